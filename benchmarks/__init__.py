@@ -1,0 +1,1 @@
+"""The code behind ``ksmith bench``; what it measured lies in ``results/``."""

@@ -1,0 +1,1 @@
+"""The pipeline that joins the stages, and everything that speaks to GitHub."""

@@ -1,0 +1,235 @@
+"""The record of one evaluation: what was found, how it was measured, who attests it.
+
+Which fields exist follows from the status, and the model enforces it: a record cannot
+be half-filled, and a speedup cannot exist without an interval and a baseline.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, model_validator
+
+from evaluator.candidate import BackendName
+from evaluator.problem import Regime
+from evaluator.records import Record
+
+
+class Status(StrEnum):
+    """How an evaluation ended."""
+
+    OK = "ok"
+    """Correct and timed."""
+    NOT_MEASURED = "not_measured"
+    """Correct as far as could be checked here; no device to time it on."""
+    POLICY_VIOLATION = "policy_violation"
+    COMPILE_ERROR = "compile_error"
+    RUNTIME_ERROR = "runtime_error"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out_of_memory"
+    INCORRECT = "incorrect"
+    CHEATING_SUSPECTED = "cheating_suspected"
+    MACHINE_UNFIT = "machine_unfit"
+    HARNESS_ERROR = "harness_error"
+
+    @property
+    def is_candidates_fault(self) -> bool:
+        """Whether the candidate, not the machine or ksmith, is to blame."""
+        return self not in (
+            Status.OK,
+            Status.NOT_MEASURED,
+            Status.MACHINE_UNFIT,
+            Status.HARNESS_ERROR,
+        )
+
+
+class Verdict(StrEnum):
+    """What a speedup's interval allows one to say."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    AMBIGUOUS = "ambiguous"
+
+
+class Baseline(StrEnum):
+    """What a candidate is compared with."""
+
+    EAGER = "eager"
+    COMPILED = "compiled"
+    """``torch.compile`` of the reference, default mode."""
+
+
+class Clock(StrEnum):
+    """How the time of a block was taken."""
+
+    WALL_PINNED = "wall_pinned"
+    """The worker's monotonic clock around the calls, cores pinned, bounded by the supervisor's."""
+    GRAPH_REPLAY = "graph_replay"
+    """CUDA events around replays of a graph of several calls over rotated buffers."""
+    STREAM_EVENTS = "stream_events"
+    """CUDA events around launches on the stream."""
+
+
+class Attestor(StrEnum):
+    """Whose word a field is."""
+
+    SUPERVISOR = "supervisor"
+    WORKER = "worker"
+
+
+class OutputError(Record):
+    """The worst element of one tensor against float64, over all trials."""
+
+    name: str
+    """``output 0`` or ``argument query`` for a declared write."""
+    max_abs_error: float
+    max_rel_error: float
+    budget_used: float
+    """Largest error over its budget; at most 1 passes."""
+    worst_index: tuple[int, ...] | None = None
+
+
+class WorkloadCorrectness(Record):
+    """Correctness on one workload. A held-out workload keeps its errors to itself."""
+
+    workload: str
+    passed: bool
+    trials: NonNegativeInt
+    reason: str | None = None
+    """Why it failed, as a person would say it; None when it passed."""
+    errors: tuple[OutputError, ...] = ()
+
+    @model_validator(mode="after")
+    def _failures_have_a_reason(self) -> WorkloadCorrectness:
+        if self.passed == (self.reason is not None):
+            raise ValueError("a workload has a reason exactly when it failed")
+        return self
+
+
+class Speedup(Record):
+    """Baseline time over candidate time, with its interval.
+
+    The interval is a bootstrap over blocks of paired log ratios; ``lower_99`` is the
+    one-sided 99 % lower bound, on which the verdict rests (design.md section 3).
+    """
+
+    baseline: Baseline
+    value: PositiveFloat
+    low: PositiveFloat
+    high: PositiveFloat
+    confidence: float
+    lower_99: PositiveFloat
+    blocks: NonNegativeInt
+    verdict: Verdict
+
+    @model_validator(mode="after")
+    def _value_lies_in_its_interval(self) -> Speedup:
+        if not self.low <= self.value <= self.high:
+            raise ValueError(f"speedup {self.value} outside [{self.low}, {self.high}]")
+        return self
+
+
+class WorkloadTiming(Record):
+    """Timing of one workload: medians in µs, a speedup per baseline, and how it was taken."""
+
+    workload: str
+    clock: Clock
+    candidate_us: PositiveFloat
+    baselines_us: dict[Baseline, PositiveFloat]
+    speedups: tuple[Speedup, ...]
+    calls_per_block: NonNegativeInt
+    buffers: NonNegativeInt
+
+    def speedup(self, baseline: Baseline) -> Speedup | None:
+        """Return the speedup against ``baseline`` where it was measured."""
+        return next((s for s in self.speedups if s.baseline is baseline), None)
+
+
+class KernelResources(Record):
+    """What the compiler says of one kernel for a device that need not be here."""
+
+    kernel: str
+    target: str
+    """Such as ``sm_90``."""
+    registers: NonNegativeInt
+    spill_bytes: NonNegativeInt
+    shared_bytes: NonNegativeInt
+
+
+class Severity(StrEnum):
+    """How much a flag weighs."""
+
+    NOTE = "note"
+    WARNING = "warning"
+    VIOLATION = "violation"
+
+
+class Flag(Record):
+    """One observation that a reader should know, with its evidence."""
+
+    rule: str
+    severity: Severity
+    evidence: str
+
+
+class Environment(Record):
+    """The machine and the versions that a number belongs to."""
+
+    machine: str
+    device: str
+    cpu_count: NonNegativeInt
+    threads: NonNegativeInt
+    python: str
+    torch: str
+    triton: str | None = None
+    driver: str | None = None
+    compiler: str | None = None
+    sandbox: str
+
+
+class Evaluation(Record):
+    """What the evaluator found about one candidate."""
+
+    schema_version: Literal[1] = 1
+    candidate_id: str
+    problem_id: str
+    backend: BackendName
+    status: Status
+    message: str
+    """One line: the verdict's reason, or the failure's cause and place."""
+    finished_at: datetime
+    seconds: NonNegativeFloat
+    """Wall time that the evaluation took."""
+    environment: Environment
+    regime: Regime
+    correctness: tuple[WorkloadCorrectness, ...] = ()
+    timings: tuple[WorkloadTiming, ...] = ()
+    speedups: tuple[Speedup, ...] = ()
+    """Per baseline: the weighted geometric mean over the workloads, jointly bootstrapped."""
+    confirmed: bool = False
+    """Whether the speedups come from fresh processes that had no part in a selection."""
+    resources: tuple[KernelResources, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    attested: dict[str, Attestor] = Field(default_factory=dict)
+    log_tail: str = ""
+
+    @model_validator(mode="after")
+    def _fields_fit_the_status(self) -> Evaluation:
+        timed = bool(self.timings) and bool(self.speedups)
+        if self.status is Status.OK and not timed:
+            raise ValueError("status ok needs timings and speedups")
+        if self.status is not Status.OK and (self.timings or self.speedups):
+            raise ValueError(f"status {self.status.value} cannot carry timings or speedups")
+        passed = bool(self.correctness) and all(c.passed for c in self.correctness)
+        if self.status in (Status.OK, Status.NOT_MEASURED) and not passed:
+            raise ValueError(f"status {self.status.value} needs every workload to pass")
+        if self.status is Status.INCORRECT and all(c.passed for c in self.correctness):
+            raise ValueError("status incorrect needs a workload that failed")
+        return self
+
+    def speedup(self, baseline: Baseline = Baseline.EAGER) -> Speedup | None:
+        """Return the overall speedup against ``baseline`` where it was measured."""
+        return next((s for s in self.speedups if s.baseline is baseline), None)

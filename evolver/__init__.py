@@ -1,0 +1,1 @@
+"""The search: archive, proposers, run store and report, over one problem at a time."""

@@ -1,0 +1,1 @@
+"""Proposers: whatever can suggest a candidate. They share one interface, in ``base.py``."""

@@ -1,0 +1,52 @@
+"""The interface of proposers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from evaluator.candidate import BackendName, Candidate
+from evaluator.evaluation import Evaluation
+from evaluator.problem import LoadedProblem
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A candidate with what was found about it."""
+
+    candidate: Candidate
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True)
+class ProposalContext:
+    """All that a proposer may know.
+
+    ``rng`` is seeded by the run's seed and the attempt's number, so that the same seed
+    and the same log give the same proposals.
+    """
+
+    loaded: LoadedProblem
+    backend: BackendName
+    rng: random.Random
+    attempt_number: int
+    parent: Attempt | None
+    """Chosen by the archive; None before anything works."""
+    exemplars: Sequence[Attempt] = ()
+    """Good and diverse attempts of the same island."""
+    failures: Sequence[Attempt] = ()
+    """Recent failures, for repair."""
+
+
+class Proposer(Protocol):
+    """Suggests one candidate at a time."""
+
+    name: str
+
+    def propose(self, context: ProposalContext) -> Candidate | None:
+        """Return a candidate, or None when this proposer has nothing (more) to offer here.
+
+        A proposal that was seen before is the caller's to discard (by ``Candidate.id``).
+        """

@@ -1,0 +1,1 @@
+"""What it takes to meet a repository: extraction, conventions, patches, its own tests."""
