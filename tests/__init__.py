@@ -1,0 +1,1 @@
+"""Behaviour tests; the tree mirrors the product."""
