@@ -1,0 +1,1 @@
+"""The ``compiler`` proposer: TorchInductor's kernels as the first translation of a problem."""
