@@ -1,0 +1,35 @@
+"""Which exit code each expected exception means; one table for all commands."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a command's exit status says (design.md section 8)."""
+
+    DONE = 0
+    NO = 1
+    WRONG_USE = 2
+    MACHINE_CANNOT = 3
+    INTERRUPTED = 130
+
+
+def exit_code_of(error: Exception) -> ExitCode | None:
+    """Return the exit code for an expected failure, None for a bug."""
+    from evaluator.errors import (
+        BackendUnavailable,
+        EvaluatorError,
+        ProblemError,
+        ReferenceFailed,
+        SandboxUnavailable,
+    )
+
+    table: list[tuple[type[Exception], ExitCode]] = [
+        (SandboxUnavailable, ExitCode.MACHINE_CANNOT),
+        (BackendUnavailable, ExitCode.MACHINE_CANNOT),
+        (ProblemError, ExitCode.WRONG_USE),
+        (ReferenceFailed, ExitCode.NO),
+        (EvaluatorError, ExitCode.MACHINE_CANNOT),
+    ]
+    return next((code for kind, code in table if isinstance(error, kind)), None)
