@@ -35,7 +35,7 @@ from evaluator.problem import (
     Problem,
     sha256_text,
 )
-from evaluator.workload import DType, TensorSpec, Values, ValueKind, Workload
+from evaluator.workload import DType, TensorSpec, ValueKind, Values, Workload
 from tests import samples
 
 
