@@ -1,0 +1,316 @@
+"""Run directories: one search over one problem, on disk.
+
+    run.yaml       what was asked: problem, backend, seed, budget, versions
+    run.db         the log of the search (``evolver/store.py``), the only checkpoint
+    problem/       a copy of the problem, so that the run stands alone
+    best/          candidate.py and evaluation.json of the confirmed winner, if there is one
+    summary.json   the outcome (``evolver/summary.py``), rewritten whole
+    lock           held by the process that searches
+
+``Run.open`` reads, also while a search writes. ``Run.create`` and ``Run.resume`` write,
+and hold the lock until they are closed. A directory appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal, Self
+
+import yaml
+from pydantic import NonNegativeFloat, NonNegativeInt, ValidationError
+
+from evaluator.candidate import BackendName, Candidate
+from evaluator.evaluation import Evaluation
+from evaluator.problem import (
+    PROBLEM_FILE,
+    REFERENCE_FILE,
+    LoadedProblem,
+    load_problem,
+    sha256_text,
+)
+from evaluator.records import Record
+from evolver.errors import RunDamaged, RunExists, RunLocked, RunMismatch, RunMissing
+from evolver.store import EntryKind, LogEntry, Store
+from evolver.summary import Summary, summarise, winning_entry
+
+CONFIG_FILE = "run.yaml"
+DATABASE_FILE = "run.db"
+PROBLEM_DIRECTORY = "problem"
+BEST_DIRECTORY = "best"
+SUMMARY_FILE = "summary.json"
+LOCK_FILE = "lock"
+
+
+class RunConfig(Record):
+    """What was asked when the run was made. A later ``--resume`` may ask for a larger budget."""
+
+    schema_version: Literal[1] = 1
+    problem_id: str
+    problem_sha256: str
+    backend: BackendName
+    seed: int = 0
+    steps: NonNegativeInt | None = None
+    """Evaluations of new candidates; None is no limit."""
+    minutes: NonNegativeFloat | None = None
+    """Wall time over all sessions; None is no limit."""
+    versions: dict[str, str]
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class StoredAttempt:
+    """One evaluated candidate: the attempt's number among the evaluated, from 1.
+
+    ``seconds`` is what proposing and evaluating cost together.
+    """
+
+    number: int
+    candidate: Candidate
+    evaluation: Evaluation
+    proposer: str
+    seconds: float
+    island: int
+    at: datetime
+
+
+class Run:
+    """A run directory that is open. A context manager; ``close`` frees lock and database."""
+
+    def __init__(
+        self, path: Path, config: RunConfig, loaded: LoadedProblem, store: Store, held: ExitStack
+    ) -> None:
+        self.path = path
+        self.config = config
+        self.loaded = loaded
+        self.store = store
+        self._held = held
+
+    @classmethod
+    def create(cls, path: Path, loaded: LoadedProblem, config: RunConfig) -> Self:
+        """Make the run directory ``path`` and open it for writing.
+
+        Raises:
+            RunExists: there is something at ``path``.
+            OSError: the directory cannot be written.
+            RunDiskFull: there is no room for the database.
+        """
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunExists(
+                f"{path} exists; continue it with --resume, or name another directory with -o"
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            staging.chmod(0o755)
+            _write_problem(staging / PROBLEM_DIRECTORY, loaded)
+            (staging / CONFIG_FILE).write_text(config.to_yaml(), encoding="utf-8")
+            Store.create(staging / DATABASE_FILE).close()
+            staging.rename(path)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        return cls.resume(path)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open the run at ``path`` for reading; it may be in progress.
+
+        Raises:
+            RunMissing: there is no run.
+            RunDamaged: a file of it is malformed, or of another version.
+        """
+        return cls._open(path, writable=False)
+
+    @classmethod
+    def resume(
+        cls,
+        path: Path,
+        *,
+        loaded: LoadedProblem | None = None,
+        backend: BackendName | None = None,
+        seed: int | None = None,
+    ) -> Self:
+        """Open the run at ``path`` to continue it, and lock it.
+
+        What is given must be what the run was made with; None asks nothing.
+
+        Raises:
+            RunMissing: there is no run.
+            RunLocked: another process holds it.
+            RunMismatch: it differs from what is given.
+            RunDamaged: a file of it is malformed, or of another version.
+        """
+        run = cls._open(path, writable=True)
+        try:
+            run._require(loaded, backend, seed)
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    @classmethod
+    def _open(cls, path: Path, *, writable: bool) -> Self:
+        if not (path / CONFIG_FILE).is_file():
+            raise RunMissing(
+                f"{path} is not a run directory (no {CONFIG_FILE}); start one with "
+                "`ksmith optimize PROBLEM -o RUN`"
+            )
+        with ExitStack() as stack:
+            if writable:
+                stack.enter_context(_lock(path / LOCK_FILE))
+            config = _read_config(path / CONFIG_FILE)
+            loaded = load_problem(path / PROBLEM_DIRECTORY)
+            store = Store.open(path / DATABASE_FILE, writable=writable)
+            stack.callback(store.close)
+            return cls(path, config, loaded, store, stack.pop_all())
+
+    def _require(
+        self, loaded: LoadedProblem | None, backend: BackendName | None, seed: int | None
+    ) -> None:
+        asked: dict[str, tuple[object, object]] = {
+            "problem": (
+                self.config.problem_sha256[:12],
+                problem_sha256(loaded)[:12] if loaded else None,
+            ),
+            "backend": (self.config.backend.value, backend.value if backend else None),
+            "seed": (self.config.seed, seed),
+        }
+        differing = [
+            f"{name}: the run has {has}, you ask for {wants}"
+            for name, (has, wants) in asked.items()
+            if wants is not None and wants != has
+        ]
+        if differing:
+            raise RunMismatch(
+                f"{self.path} cannot be resumed with this: {'; '.join(differing)}. "
+                "Leave the option out, or start a new run in another directory"
+            )
+
+    def log(self) -> Iterator[LogEntry]:
+        """Yield every entry of the log, in order."""
+        return self.store.entries()
+
+    def attempts(self) -> Sequence[StoredAttempt]:
+        """Return all evaluated candidates with their first evaluation, in order."""
+        evaluated = self.store.entries(EntryKind.EVALUATED)
+        return [self._stored(number, entry) for number, entry in enumerate(evaluated, start=1)]
+
+    def best(self) -> StoredAttempt | None:
+        """Return the confirmed winner with its confirmation, or None where nothing was upheld."""
+        entries = list(self.store.entries())
+        winner = winning_entry(entries)
+        if winner is None:
+            return None
+        evaluated = (e.candidate_id for e in entries if e.kind is EntryKind.EVALUATED)
+        number = next(n for n, c in enumerate(evaluated, start=1) if c == winner.candidate_id)
+        return self._stored(number, winner)
+
+    def summary(self) -> Summary:
+        """Return the outcome so far, computed from the log."""
+        return summarise(self.config, self.loaded.problem, list(self.store.entries()), self.path)
+
+    def publish(self) -> Summary:
+        """Write ``summary.json``, and ``best/`` where a winner is confirmed.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        summary = self.summary()
+        best = self.best()
+        if best is not None:
+            folder = self.path / BEST_DIRECTORY
+            folder.mkdir(exist_ok=True)
+            replace_text(folder / "candidate.py", best.candidate.source)
+            replace_text(folder / "evaluation.json", best.evaluation.model_dump_json(indent=2))
+        replace_text(self.path / SUMMARY_FILE, summary.model_dump_json(indent=2) + "\n")
+        return summary
+
+    def close(self) -> None:
+        """Close the database and let go of the lock."""
+        self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _stored(self, number: int, entry: LogEntry) -> StoredAttempt:
+        if entry.candidate_id is None or entry.evaluation is None:
+            raise RunDamaged(
+                f"entry {entry.sequence} of {self.path / DATABASE_FILE} lacks its candidate or "
+                "evaluation; start a new run in another directory"
+            )
+        return StoredAttempt(
+            number=number,
+            candidate=self.store.candidate(entry.candidate_id),
+            evaluation=entry.evaluation,
+            proposer=entry.proposer,
+            seconds=entry.seconds,
+            island=entry.island,
+            at=entry.at,
+        )
+
+
+def problem_sha256(loaded: LoadedProblem) -> str:
+    """Return the identity of a problem: its description and its reference."""
+    return sha256_text(loaded.problem.model_dump_json())
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write ``path`` so that a reader, or a kill, finds the old text or the new one whole."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write_problem(folder: Path, loaded: LoadedProblem) -> None:
+    folder.mkdir()
+    (folder / PROBLEM_FILE).write_text(loaded.problem.to_yaml(), encoding="utf-8")
+    (folder / REFERENCE_FILE).write_text(loaded.reference_source, encoding="utf-8")
+
+
+def _read_config(path: Path) -> RunConfig:
+    try:
+        return RunConfig.from_yaml(path)
+    except (yaml.YAMLError, ValidationError) as error:
+        raise RunDamaged(
+            f"{path} is malformed or of another version of ksmith: {error}; resume it with the "
+            "version that wrote it, or start a new run in another directory"
+        ) from error
+
+
+def _lock(path: Path) -> IO[str]:
+    """Take the lock. The kernel lets go of it when the process ends, however it ends."""
+    handle = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.seek(0)
+        owner = handle.read().strip() or "unknown"
+        handle.close()
+        raise RunLocked(
+            f"{path.parent} is in use by process {owner}; wait for it or stop it, or name another "
+            "directory with -o"
+        ) from None
+    handle.truncate(0)
+    handle.write(str(os.getpid()))
+    handle.flush()
+    return handle

@@ -1,0 +1,327 @@
+"""The run store: an append-only log in SQLite that is the run's only checkpoint.
+
+Every step of a search becomes one committed row of ``log`` before the next step begins,
+so the process may be killed at any moment: what was committed is never repeated, and at
+most the step in flight is lost. Archive, bandit and random numbers are not stored; they
+are functions of the log and the seed (``evolver/state.py``).
+
+WAL lets a report read while the search writes. ``synchronous=FULL`` syncs each commit:
+a millisecond or so against evaluations of seconds, and then a power cut loses nothing
+either (with NORMAL it would roll back the last commits). Sources are stored once per
+candidate, keyed by its content's hash.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from evaluator.candidate import BackendName, Candidate
+from evaluator.evaluation import Evaluation
+from evolver.errors import RunDamaged, RunDiskFull
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE candidates (
+    id TEXT PRIMARY KEY,
+    source TEXT NOT NULL,
+    backend TEXT NOT NULL,
+    proposer TEXT NOT NULL,
+    parents TEXT NOT NULL,
+    description TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE log (
+    sequence INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    proposer TEXT NOT NULL,
+    candidate_id TEXT REFERENCES candidates (id),
+    parent_id TEXT,
+    evaluation TEXT,
+    seconds REAL NOT NULL,
+    elapsed REAL NOT NULL,
+    island INTEGER NOT NULL,
+    detail TEXT NOT NULL,
+    at TEXT NOT NULL
+);
+CREATE INDEX log_by_candidate ON log (candidate_id, sequence);
+"""
+
+
+class EntryKind(StrEnum):
+    """What a row of the log tells."""
+
+    EVALUATED = "evaluated"
+    """A new candidate was proposed and judged: an attempt."""
+    DUPLICATE = "duplicate"
+    """A proposal was seen before; ``detail`` holds its id. No evaluation was spent."""
+    NOTHING = "nothing"
+    """The proposer had nothing to offer."""
+    BROKEN = "broken"
+    """The proposer failed; ``detail`` holds the error."""
+    SEEDED = "seeded"
+    """The bootstrap is over: this proposer has given all its seeds."""
+    REMEASURED = "remeasured"
+    """A new best was judged a second time, by a measurement that did not select it."""
+    CONFIRMED = "confirmed"
+    """A contender was judged in fresh processes; the verdict is the evaluation's."""
+    STOPPED = "stopped"
+    """The search came to its end, and all is confirmed; ``detail`` says why it stopped."""
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One row of the log, without its candidate's source.
+
+    ``seconds`` is what the step cost (proposing and evaluating); ``elapsed_seconds`` is the
+    run's wall time up to and with this step, over all its sessions.
+    """
+
+    sequence: int
+    kind: EntryKind
+    proposer: str
+    candidate_id: str | None
+    parent_id: str | None
+    evaluation: Evaluation | None
+    seconds: float
+    elapsed_seconds: float
+    island: int
+    detail: str
+    at: datetime
+
+
+class Store:
+    """The database ``run.db``. One writer; any number of readers."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path = path
+        self._connection = connection
+
+    @classmethod
+    def create(cls, path: Path) -> Store:
+        """Make an empty database at ``path``, which must not exist.
+
+        Raises:
+            RunDiskFull: there is no room for it.
+        """
+        store = cls(path, sqlite3.connect(path, isolation_level=None))
+        with store._translated():
+            store._prepare_for_writing()
+            store._connection.executescript(f"PRAGMA user_version={SCHEMA_VERSION};" + _SCHEMA)
+        return store
+
+    @classmethod
+    def open(cls, path: Path, *, writable: bool = False) -> Store:
+        """Open the database at ``path``; a writer also checks that it is sound.
+
+        Raises:
+            RunDamaged: it is missing, not a database, corrupted, or of another version.
+        """
+        if not path.is_file():
+            raise RunDamaged(f"{path} is missing; start a new run in another directory")
+        uri = f"{path.resolve().as_uri()}?mode={'rw' if writable else 'ro'}"
+        store = cls(path, sqlite3.connect(uri, uri=True, isolation_level=None))
+        try:
+            with store._translated():
+                store._check_version()
+                if writable:
+                    store._check_integrity()
+                    store._prepare_for_writing()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def close(self) -> None:
+        """Close the connection; the last writer folds the write-ahead log into the file."""
+        self._connection.close()
+
+    def append(self, entry: LogEntry, candidate: Candidate | None = None) -> None:
+        """Commit ``entry``, and ``candidate`` where it is new. When this returns, it is on disk.
+
+        Raises:
+            RunDiskFull: there is no room for it; nothing was written.
+            ValueError: the entry's number is not the log's next.
+        """
+        if entry.sequence != self.length() + 1:
+            raise ValueError(f"entry {entry.sequence} does not follow entry {self.length()}")
+        with self._translated(), self._transaction():
+            if candidate is not None:
+                self._connection.execute(
+                    "INSERT OR IGNORE INTO candidates VALUES (?, ?, ?, ?, ?, ?)",
+                    _candidate_row(candidate),
+                )
+            self._connection.execute(
+                "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _entry_row(entry)
+            )
+
+    def length(self) -> int:
+        """Number of entries."""
+        (last,) = self._one("SELECT coalesce(max(sequence), 0) FROM log")
+        return int(last)
+
+    def entries(self, kind: EntryKind | None = None) -> Iterator[LogEntry]:
+        """Yield the entries in order, of one kind where it is given."""
+        where, values = ("WHERE kind = ?", (kind.value,)) if kind else ("", ())
+        with self._translated():
+            for row in self._connection.execute(
+                f"SELECT * FROM log {where} ORDER BY sequence",  # noqa: S608 - constant text
+                values,
+            ):
+                yield _entry(row)
+
+    def candidate(self, candidate_id: str) -> Candidate:
+        """Return the candidate with this id.
+
+        Raises:
+            KeyError: there is none.
+        """
+        row = self._one("SELECT * FROM candidates WHERE id = ?", candidate_id)
+        if row is None:
+            raise KeyError(candidate_id)
+        return _candidate(row)
+
+    def latest_evaluation(self, candidate_id: str) -> Evaluation:
+        """Return what was last found about the candidate, confirmations apart.
+
+        A confirmation is left out since the search must not feed on it.
+
+        Raises:
+            KeyError: it was never evaluated.
+        """
+        row = self._one(
+            "SELECT evaluation FROM log WHERE candidate_id = ? AND kind IN (?, ?) "
+            "ORDER BY sequence DESC LIMIT 1",
+            candidate_id,
+            EntryKind.EVALUATED.value,
+            EntryKind.REMEASURED.value,
+        )
+        if row is None:
+            raise KeyError(candidate_id)
+        return Evaluation.model_validate_json(row[0])
+
+    def _prepare_for_writing(self) -> None:
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            self._connection.execute(f"PRAGMA {pragma}")
+
+    def _check_version(self) -> None:
+        (found,) = self._one("PRAGMA user_version")
+        if found != SCHEMA_VERSION:
+            raise RunDamaged(
+                f"{self._path} has schema version {found}, this ksmith reads {SCHEMA_VERSION}; "
+                "resume it with the version of ksmith that wrote it, or start a new run"
+            )
+
+    def _check_integrity(self) -> None:
+        (found,) = self._one("PRAGMA quick_check(1)")
+        if found != "ok":
+            raise RunDamaged(f"{self._path} is corrupted ({found}); {_SALVAGE}")
+
+    def _one(self, query: str, *values: str) -> Any:
+        with self._translated():
+            return self._connection.execute(query, values).fetchone()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn SQLite's errors into ours, which say what to do."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
+                raise RunDiskFull(
+                    f"{self._path}: {error}; free some space there, then run again with --resume: "
+                    "every finished evaluation is kept"
+                ) from error
+            raise RunDamaged(f"{self._path}: {error}; {_SALVAGE}") from error
+
+
+_SALVAGE = (
+    "restore it from a copy, salvage it with `sqlite3 run.db .recover`, or start a new run in "
+    "another directory"
+)
+
+
+def _candidate_row(candidate: Candidate) -> tuple[str, ...]:
+    return (
+        candidate.id,
+        candidate.source,
+        candidate.backend.value,
+        candidate.proposer,
+        json.dumps(candidate.parents),
+        candidate.description,
+    )
+
+
+def _candidate(row: Any) -> Candidate:
+    identity, source, backend, proposer, parents, description = row
+    return Candidate(
+        id=identity,
+        source=source,
+        backend=BackendName(backend),
+        proposer=proposer,
+        parents=tuple(json.loads(parents)),
+        description=description,
+    )
+
+
+def _entry_row(entry: LogEntry) -> tuple[object, ...]:
+    return (
+        entry.sequence,
+        entry.kind.value,
+        entry.proposer,
+        entry.candidate_id,
+        entry.parent_id,
+        entry.evaluation.model_dump_json() if entry.evaluation else None,
+        entry.seconds,
+        entry.elapsed_seconds,
+        entry.island,
+        entry.detail,
+        entry.at.astimezone(UTC).isoformat(),
+    )
+
+
+def _entry(row: Any) -> LogEntry:
+    (
+        number,
+        kind,
+        proposer,
+        candidate,
+        parent,
+        evaluation,
+        seconds,
+        elapsed,
+        island,
+        detail,
+        at,
+    ) = row
+    return LogEntry(
+        sequence=number,
+        kind=EntryKind(kind),
+        proposer=proposer,
+        candidate_id=candidate,
+        parent_id=parent,
+        evaluation=Evaluation.model_validate_json(evaluation) if evaluation else None,
+        seconds=seconds,
+        elapsed_seconds=elapsed,
+        island=island,
+        detail=detail,
+        at=datetime.fromisoformat(at),
+    )
