@@ -1,0 +1,68 @@
+"""The choice between proposers: UCB on gain per second, a pure function of the log.
+
+The gain of an attempt is the logarithm of how far its score lies above its parent's, and
+nothing where their intervals overlap. A proposer that has nothing to offer, or fails, a
+few times in a row rests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+EXPLORATION = 0.5
+REST_AFTER = 8
+"""Empty answers in a row. Mutation may find nothing in one parent and much in the next."""
+
+
+@dataclass
+class Arm:
+    """What one proposer has cost and brought."""
+
+    pulls: int = 0
+    gain: float = 0.0
+    seconds: float = 0.0
+    empty_in_a_row: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Gain per second."""
+        return self.gain / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def rests(self) -> bool:
+        """Whether it has been empty too often to be asked again."""
+        return self.empty_in_a_row >= REST_AFTER
+
+
+class Bandit:
+    """Chooses by upper confidence bound; rates are scaled to the best arm's."""
+
+    def __init__(self) -> None:
+        self._arms: dict[str, Arm] = {}
+
+    def record(self, proposer: str, *, gain: float, seconds: float, empty: bool) -> None:
+        """Account for one proposal; ``empty`` when there was no candidate."""
+        arm = self._arms.setdefault(proposer, Arm())
+        arm.pulls += 1
+        arm.gain += gain
+        arm.seconds += seconds
+        arm.empty_in_a_row = arm.empty_in_a_row + 1 if empty else 0
+
+    def choose(self, proposers: Sequence[str]) -> str | None:
+        """Return the proposer to ask next; None when all of them rest. Ties go to the first."""
+        arms = {name: self._arms.get(name, Arm()) for name in proposers}
+        awake = {name: arm for name, arm in arms.items() if not arm.rests}
+        if not awake:
+            return None
+        total = sum(arm.pulls for arm in awake.values())
+        best_rate = max(arm.rate for arm in awake.values())
+        return max(awake, key=lambda name: _upper_bound(awake[name], total, best_rate))
+
+
+def _upper_bound(arm: Arm, total_pulls: int, best_rate: float) -> float:
+    if arm.pulls == 0:
+        return math.inf
+    mean = arm.rate / best_rate if best_rate > 0 else 0.0
+    return mean + EXPLORATION * math.sqrt(2 * math.log(total_pulls) / arm.pulls)

@@ -1,0 +1,162 @@
+"""Where a candidate stands in the archive: its complexity and its score, two pure functions.
+
+Kernel-Smith's archive is a grid of kernel complexity and overall score, and the paper
+leaves both open. Here complexity is the size of the kernels' code, with structure weighed
+more than arithmetic, and the score is the lower bound of the measured speedup over eager,
+so that a candidate cannot rise by being noisy.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evaluator.candidate import BackendName, Candidate
+from evaluator.evaluation import Baseline, Evaluation, KernelResources, Status
+
+# A loop, a memory operation and a launch each change what the machine does more than an
+# operator does; without the weights, two- and one-pass forms of a kernel share a cell.
+LOOP_WEIGHT = 10
+MEMORY_WEIGHT = 5
+KERNEL_WEIGHT = 20
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """Counts over the kernels of a candidate, its host code left out."""
+
+    nodes: int
+    """AST nodes of Triton kernels, tokens of C++."""
+    loops: int
+    memory_operations: int
+    kernels: int
+    """Launch sites, or calls of native functions."""
+
+    @property
+    def size(self) -> int:
+        """The weighted sum that the archive's axis is the logarithm of; at least 1."""
+        weighted = (
+            self.nodes
+            + LOOP_WEIGHT * self.loops
+            + MEMORY_WEIGHT * self.memory_operations
+            + KERNEL_WEIGHT * self.kernels
+        )
+        return max(1, weighted)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good a candidate is, with an interval; ``value`` is positive and finite.
+
+    Measured: ``value`` is the one-sided 99 % lower bound of the overall speedup over eager
+    and [``low``, ``high``] its two-sided interval. Unmeasured: a static proxy in (0, 1],
+    which orders candidates of a machine without the device, and is never a speedup.
+    """
+
+    measured: bool
+    value: float
+    low: float
+    high: float
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Sorts scores: whatever was measured stands above whatever was not."""
+        return (self.measured, self.value)
+
+    @property
+    def middle(self) -> float:
+        """The middle of the interval on the logarithmic scale."""
+        return math.sqrt(self.low * self.high)
+
+    def beats(self, other: Score) -> bool:
+        """Whether this score lies above ``other`` beyond noise: the intervals are apart."""
+        if self.measured != other.measured:
+            return self.measured
+        return self.low > other.high
+
+
+def score_of(evaluation: Evaluation) -> Score | None:
+    """Return the score of a correct candidate, None for every other."""
+    if evaluation.status is Status.NOT_MEASURED:
+        proxy = _static_proxy(evaluation.resources)
+        return Score(measured=False, value=proxy, low=proxy, high=proxy)
+    speedup = evaluation.speedup(Baseline.EAGER)
+    if speedup is None:
+        return None
+    return Score(measured=True, value=speedup.lower_99, low=speedup.low, high=speedup.high)
+
+
+def complexity_of(candidate: Candidate) -> Complexity:
+    """Return the complexity of the candidate's kernels."""
+    tree = ast.parse(candidate.source)
+    if candidate.backend is BackendName.CPP:
+        return _cpp_complexity(tree)
+    return _triton_complexity(tree)
+
+
+def _static_proxy(resources: tuple[KernelResources, ...]) -> float:
+    """Fewer kernels, no spills, few registers: what can be said without a device."""
+    cost = sum(
+        1.0 + kernel.spill_bytes / 64 + max(0, kernel.registers - 64) / 128 for kernel in resources
+    )
+    return 1.0 / max(1.0, cost)
+
+
+def _triton_complexity(tree: ast.Module) -> Complexity:
+    inside = [node for kernel in _jit_functions(tree) for node in ast.walk(kernel)]
+    called = [
+        n.func.attr for n in inside if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+    ]
+    return Complexity(
+        nodes=len(inside),
+        loops=sum(isinstance(n, ast.For | ast.While) for n in inside),
+        memory_operations=sum(
+            name in {"load", "store", "gather"} or name.startswith("atomic_") for name in called
+        ),
+        kernels=sum(
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript) for n in ast.walk(tree)
+        ),
+    )
+
+
+def _jit_functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and any(
+            ast.unparse(decorator).split("(")[0].endswith("jit")
+            for decorator in node.decorator_list
+        ):
+            yield node
+
+
+_CPP_NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE)
+_CPP_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[A-Za-z_]\w*|\d[\w.]*|[^\w\s]')
+_CPP_LOOPS = {"for", "while"}
+_CPP_INTRINSIC = re.compile(r"_mm\d*_\w*(?:load|store|gather|scatter)")
+
+
+def _cpp_complexity(tree: ast.Module) -> Complexity:
+    tokens = _CPP_TOKEN.findall(_CPP_NOISE.sub(" ", _cpp_source(tree)))
+    return Complexity(
+        nodes=len(tokens),
+        loops=sum(token in _CPP_LOOPS for token in tokens),
+        memory_operations=sum(t == "[" or bool(_CPP_INTRINSIC.match(t)) for t in tokens),
+        kernels=sum(
+            isinstance(n, ast.Attribute) and ast.unparse(n.value) == "native"
+            for n in ast.walk(tree)
+        ),
+    )
+
+
+def _cpp_source(tree: ast.Module) -> str:
+    """Return the C++ of a ``cpp`` candidate's module, '' where there is none."""
+    for node in tree.body:
+        if (
+            isinstance(node, ast.Assign)
+            and any(isinstance(t, ast.Name) and t.id == "SOURCE" for t in node.targets)
+            and isinstance(node.value, ast.Constant)
+        ):
+            return str(node.value.value)
+    return ""
