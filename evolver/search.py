@@ -68,6 +68,11 @@ class Search:
         self._started = clock() - self._state.elapsed_seconds
         self._trouble = 0
 
+    @property
+    def state(self) -> SearchState:
+        """What the session knows; to look at, not to change."""
+        return self._state
+
     def search(self) -> Summary:
         """Search until the budget is spent or nothing new is offered; confirm; publish.
 
@@ -82,7 +87,8 @@ class Search:
             reason = self._seed() or self._evolve()
             self._settle_leader()
             self._confirm()
-            self._append(EntryKind.STOPPED, detail=reason)
+            if not self._state.stopped:
+                self._append(EntryKind.STOPPED, detail=reason)
             self._report(Phase.STOPPED, description=reason)
         except BaseException:
             # The log is safe already; where not even the summary can be written, the first

@@ -34,6 +34,8 @@ class SearchState:
         self.sequence = 0
         self.evaluated = 0
         self.elapsed_seconds = 0.0
+        self.stopped = False
+        """Whether the search has come to its end, and nothing was done since."""
         self.fruitless = 0
         """Proposals in a row that led to no evaluation."""
         self.slowest_seconds = 0.0
@@ -54,6 +56,7 @@ class SearchState:
         """Take in the next entry of the log, with its candidate where it has one."""
         self.sequence = entry.sequence
         self.elapsed_seconds = entry.elapsed_seconds
+        self.stopped = entry.kind is EntryKind.STOPPED
         match entry.kind:
             case EntryKind.EVALUATED if candidate is not None:
                 self._apply_attempt(entry, candidate)

@@ -7,7 +7,6 @@ PAUSE`` runs one in a process of its own, to be killed.
 
 from __future__ import annotations
 
-import random
 import re
 import sys
 import time
@@ -24,6 +23,8 @@ from evolver.proposers.base import ProposalContext, Proposer
 from evolver.run import Run, RunConfig, problem_sha256
 from evolver.search import Search
 from tests.builders import make_evaluation, make_problem
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def toy_source(speed: float, size: int = 0) -> str:
@@ -148,10 +149,6 @@ def make_search(
         budget=options.pop("budget", Budget(steps=steps)),
         **options,
     )
-
-
-def make_rng(seed: int = 0) -> random.Random:
-    return random.Random(seed)
 
 
 def main() -> None:

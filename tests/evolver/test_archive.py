@@ -1,0 +1,155 @@
+"""The archive's rules: noise moves nobody, cells do not drift, nothing infinite gets in."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolver.archive import (
+    ELITES_PER_CELL,
+    FAILURES_KEPT,
+    TOP_SIZE,
+    AddStatus,
+    Archive,
+    cell_of,
+)
+from evolver.descriptors import Complexity, Score
+from evolver.selection import choose_exemplars, choose_parent
+
+SIZE = Complexity(nodes=100, loops=1, memory_operations=3, kernels=1)
+
+
+def make_score(value: float, *, noise: float = 0.01, measured: bool = True) -> Score:
+    return Score(measured, value, value * (1 - noise), value * (1 + noise))
+
+
+def test_a_first_candidate_opens_its_cell() -> None:
+    archive = Archive()
+    assert archive.add("a", SIZE, make_score(1.1)) is AddStatus.NEW
+    assert [[e.candidate_id for e in cell] for cell in archive.cells] == [["a"]]
+
+
+def test_a_challenger_within_noise_is_kept_beside_and_displaces_nobody() -> None:
+    archive = Archive()
+    for name, value in (("a", 1.100), ("b", 1.105), ("c", 1.109)):
+        archive.add(name, SIZE, make_score(value))
+    assert archive.add("lucky", SIZE, make_score(1.112)) is AddStatus.NOT_ADDED
+    assert {e.candidate_id for e in archive.cells[0]} == {"a", "b", "c"}
+
+
+def test_a_challenger_beyond_noise_displaces_one_that_it_beats() -> None:
+    archive = Archive()
+    for name, value in (("a", 1.10), ("b", 1.11), ("c", 1.12)):
+        archive.add(name, SIZE, make_score(value, noise=0.001))
+    assert archive.add("d", SIZE, make_score(1.15, noise=0.001)) is AddStatus.IMPROVED
+    assert [e.candidate_id for e in archive.cells[0]] == ["d", "c", "b"]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
+def test_a_score_that_is_not_positive_and_finite_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="positive and finite"):
+        Archive().add("a", SIZE, Score(True, value, value, value))
+
+
+def test_an_outlier_does_not_move_the_others_cells() -> None:
+    score = make_score(1.3)
+    before = cell_of(200, score)
+    archive = Archive()
+    archive.add("a", SIZE, score)
+    archive.add("outlier", SIZE, make_score(1e6))
+    assert cell_of(200, score) == before
+    assert archive.leader is not None
+    assert archive.leader.candidate_id == "outlier"
+
+
+def test_whatever_was_measured_leads_whatever_was_not() -> None:
+    archive = Archive()
+    archive.add("guess", SIZE, make_score(1.0, measured=False))
+    archive.add("slow", SIZE, make_score(0.4))
+    assert [e.candidate_id for e in archive.top] == ["slow", "guess"]
+
+
+def test_a_second_measurement_replaces_the_lucky_first() -> None:
+    archive = Archive()
+    archive.add("lucky", SIZE, make_score(3.0))
+    archive.add("solid", SIZE, make_score(1.5))
+    archive.remeasure("lucky", make_score(1.1))
+    assert [e.candidate_id for e in archive.top] == ["solid", "lucky"]
+    assert archive.top[1].remeasured
+
+
+def test_a_candidate_that_fails_its_second_measurement_leaves_the_archive() -> None:
+    archive = Archive()
+    archive.add("a", SIZE, make_score(3.0))
+    archive.remeasure("a", None)
+    assert archive.leader is None
+    assert archive.cells == []
+
+
+def test_failures_are_kept_apart_and_bounded() -> None:
+    archive = Archive()
+    for number in range(FAILURES_KEPT + 10):
+        archive.add_failure(str(number))
+    assert len(archive.failures) == FAILURES_KEPT
+    assert archive.failures[-1] == str(FAILURES_KEPT + 9)
+    assert archive.leader is None
+
+
+offers = st.lists(
+    st.tuples(st.floats(0.01, 100), st.floats(0.0001, 0.2), st.integers(1, 10_000), st.booleans()),
+    max_size=60,
+)
+
+
+@given(offers)
+def test_every_elite_lies_in_the_cell_of_its_numbers_and_no_cell_overflows(
+    offered: list[tuple[float, float, int, bool]],
+) -> None:
+    archive = Archive()
+    for number, (value, noise, nodes, measured) in enumerate(offered):
+        archive.add(
+            str(number),
+            Complexity(nodes, 0, 0, 0),
+            make_score(value, noise=noise, measured=measured),
+        )
+    for cell in archive.cells:
+        assert len({cell_of(e.size, e.score) for e in cell}) == 1
+        assert 1 <= len(cell) <= ELITES_PER_CELL
+    assert len(archive.top) == min(TOP_SIZE, len(offered))
+    ranks = [e.score.rank for e in archive.top]
+    assert ranks == sorted(ranks, reverse=True)
+
+
+@given(offers, st.integers(0, 2**32))
+def test_parents_are_elites_and_exemplars_are_others(
+    offered: list[tuple[float, float, int, bool]], seed: int
+) -> None:
+    archive = Archive()
+    for number, (value, noise, nodes, measured) in enumerate(offered):
+        score = make_score(value, noise=noise, measured=measured)
+        archive.add(str(number), Complexity(nodes, 0, 0, 0), score)
+    parent = choose_parent(archive, random.Random(seed))
+    assert (parent is None) == (not offered)
+    exemplars = choose_exemplars(archive, random.Random(seed), parent)
+    ids = [e.candidate_id for e in exemplars]
+    assert len(set(ids)) == len(ids)
+    assert parent is None or parent.candidate_id not in ids
+
+
+def test_an_insert_takes_far_less_than_five_ms() -> None:
+    import time
+
+    archive, rng = Archive(), random.Random(0)
+    began = time.perf_counter()
+    count = 5_000
+    for number in range(count):
+        archive.add(
+            str(number),
+            Complexity(rng.randrange(20, 8000), 0, 0, 0),
+            make_score(rng.lognormvariate(0, 1)),
+        )
+    assert (time.perf_counter() - began) / count < 0.005

@@ -1,0 +1,135 @@
+"""Run directories: whole or not there, one writer, and clear words when they are broken."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evaluator.candidate import BackendName
+from evolver.errors import (
+    RunDamaged,
+    RunDiskFull,
+    RunExists,
+    RunLocked,
+    RunMismatch,
+    RunMissing,
+)
+from evolver.run import Run
+from tests.builders import make_problem
+from tests.evolver.toys import ROOT, make_run, make_search
+
+
+def test_a_run_keeps_a_copy_of_its_problem(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run") as run:
+        assert run.loaded == make_problem()
+    with Run.open(tmp_path / "run") as run:
+        assert run.loaded == make_problem()
+
+
+def test_an_existing_run_is_not_overwritten(tmp_path: Path) -> None:
+    make_run(tmp_path / "run").close()
+    with pytest.raises(RunExists, match="--resume"):
+        make_run(tmp_path / "run")
+
+
+def test_a_run_that_cannot_be_made_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> None:
+        raise RunDiskFull("no room")
+
+    monkeypatch.setattr("evolver.run.Store.create", fail)
+    with pytest.raises(RunDiskFull):
+        make_run(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_without_a_run_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(RunMissing, match=r"no run\.yaml"):
+        Run.open(tmp_path)
+
+
+def test_two_processes_cannot_search_in_one_run(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run"):
+        other = subprocess.run(
+            [sys.executable, "-m", "tests.evolver.toys", str(tmp_path / "run"), "0", "3", "0"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+        with pytest.raises(RunLocked, match="in use by process"):
+            Run.resume(tmp_path / "run")
+    assert "RunLocked" in other.stderr
+
+
+def test_a_report_can_read_while_a_search_writes(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run") as writing:
+        make_search(writing, steps=4).search()
+        with Run.open(tmp_path / "run") as reading:
+            assert reading.attempts() == writing.attempts()
+            assert [a.number for a in reading.attempts()] == [1, 2, 3, 4]
+            assert reading.best() == writing.best()
+
+
+def test_the_run_of_another_problem_is_refused_with_what_differs(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", seed=1).close()
+    with pytest.raises(RunMismatch, match="problem: the run has"):
+        Run.resume(tmp_path / "run", loaded=make_problem("rotary"))
+    with pytest.raises(RunMismatch, match="seed: the run has 1, you ask for 2"):
+        Run.resume(tmp_path / "run", seed=2)
+    with pytest.raises(RunMismatch, match="backend: the run has cpp, you ask for triton"):
+        Run.resume(tmp_path / "run", backend=BackendName.TRITON)
+    Run.resume(tmp_path / "run", loaded=make_problem(), seed=1, backend=BackendName.CPP).close()
+
+
+def test_a_database_of_another_version_is_refused(tmp_path: Path) -> None:
+    make_run(tmp_path / "run").close()
+    with sqlite3.connect(tmp_path / "run" / "run.db") as connection:
+        connection.execute("PRAGMA user_version = 7")
+    connection.close()
+    for opened in (Run.open, Run.resume):
+        with pytest.raises(RunDamaged, match="schema version 7"):
+            opened(tmp_path / "run")
+
+
+def test_a_config_of_another_version_is_refused(tmp_path: Path) -> None:
+    make_run(tmp_path / "run").close()
+    config = tmp_path / "run" / "run.yaml"
+    config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), "schema_version": 0}))
+    with pytest.raises(RunDamaged, match="another version"):
+        Run.open(tmp_path / "run")
+
+
+def test_a_corrupted_database_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run") as run:
+        make_search(run, steps=6).search()
+    database = tmp_path / "run" / "run.db"
+    content = bytearray(database.read_bytes())
+    content[4096:] = b"\xa5" * (len(content) - 4096)
+    database.write_bytes(content)
+    with pytest.raises(RunDamaged, match="recover"):
+        Run.resume(tmp_path / "run")
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    make_run(tmp_path / "run").close()
+    (tmp_path / "run" / "run.db").write_bytes(b"hello" * 1000)
+    with pytest.raises(RunDamaged, match="not a database"):
+        Run.open(tmp_path / "run")
+
+
+def test_a_full_disk_ends_the_search_and_loses_no_finished_evaluation(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run") as run:
+        # SQLite answers a page limit with the very error of a full disk.
+        run.store._connection.execute("PRAGMA max_page_count = 16")
+        with pytest.raises(RunDiskFull, match="free some space"):
+            make_search(run, steps=500).search()
+        kept = len(run.attempts())
+    assert kept > 0
+    with Run.resume(tmp_path / "run") as run:
+        assert make_search(run, steps=kept + 3).search().evaluated == kept + 3
