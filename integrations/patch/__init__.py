@@ -1,0 +1,171 @@
+"""From a confirmed candidate to one commit on a new branch of the target's repository.
+
+``integrate`` is the whole of it: it plans the files from the base commit, never from the
+checkout, and writes one commit. What differs from one upstream repository to the next is
+not here: this is the generic form. It promises that every line of the target file that it
+does not add stays as it was to the byte, that the original code stays reachable, and that
+the branch is made whole or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from evaluator.candidate import BackendName, Candidate
+from evaluator.evaluation import Baseline, Evaluation, Status, Verdict
+from evaluator.problem import LoadedProblem, Problem
+from integrations.patch.behaviour import render_behaviour_test
+from integrations.patch.edit import KernelImport, insert_dispatch
+from integrations.patch.errors import BranchExists, PatchError, RepositoryUnfit, TargetMoved
+from integrations.patch.guard import derive_cases
+from integrations.patch.kernel_file import render_kernel_file
+from integrations.patch.layout import plan_layout
+from integrations.patch.provenance import commit_message
+from integrations.patch.repository import TargetRepository
+from integrations.patch.result import IntegrationResult
+from integrations.patch.site import FunctionSite, find_site
+
+__all__ = [
+    "BranchExists",
+    "IntegrationResult",
+    "PatchError",
+    "RepositoryUnfit",
+    "TargetMoved",
+    "branch_name",
+    "integrate",
+]
+
+Reextract = Callable[[Problem, Path], str]
+"""Extracts the target again, statically, and returns the reference's source."""
+
+
+def branch_name(problem: Problem) -> str:
+    """``ksmith/<problem>`` in characters that every git host takes."""
+    slug = re.sub(r"[^a-z0-9]+", "-", problem.id.lower()).strip("-")
+    return f"ksmith/{slug or 'kernel'}"
+
+
+def integrate(
+    loaded: LoadedProblem,
+    candidate: Candidate,
+    evaluation: Evaluation,
+    repository: Path,
+    *,
+    branch: str | None = None,
+    replace: bool = False,
+    reextract: Reextract | None = None,
+) -> IntegrationResult:
+    """Commit ``candidate`` as a kernel for the problem's target to a new branch.
+
+    ``repository`` is the folder that the target's path is relative to; it may lie inside
+    the git repository. ``replace`` lets an existing branch be replaced.
+
+    Raises:
+        RepositoryUnfit: not a git repository, not clean, or the target is not in its HEAD.
+        TargetMoved: the target is not what was extracted.
+        BranchExists: the branch is there.
+        PatchError: no confirmed win, or the function cannot hold a dispatch.
+    """
+    problem = loaded.problem
+    _require_confirmed_win(problem, candidate, evaluation)
+    path, _, qualname = problem.origin.target.rpartition("::")
+    git_side = TargetRepository(repository)
+    target = git_side.prefix / PurePosixPath(path)
+    branch = branch or branch_name(problem)
+    current = git_side.require_branch_free(branch, replace=replace)
+    git_side.require_clean(target)
+    source = git_side.read(target)
+    _require_unmoved(loaded, repository, reextract)
+    site = find_site(source, qualname)
+    _require_same_parameters(problem, site)
+    layout = plan_layout(
+        target=target,
+        qualname=qualname,
+        site=site,
+        files=git_side.files(),
+        source_roots=tuple(dict.fromkeys((git_side.prefix, PurePosixPath(".")))),
+    )
+    optional = candidate.backend is BackendName.TRITON and "triton" not in site.names
+    kernel_import = KernelImport(layout.kernel_package, layout.kernel.stem, optional)
+    cases = derive_cases(problem, problem.workloads)
+    edited = insert_dispatch(
+        source,
+        site,
+        kernel_import,
+        entry=problem.entry.candidate_function,
+        arguments=problem.arguments,
+        state=problem.state,
+    )
+    kernel = render_kernel_file(problem, candidate, evaluation, cases, header=site.leading_comments)
+    test = render_behaviour_test(problem, candidate, cases, site, layout)
+    files = {
+        layout.kernel: _as_file(kernel, site),
+        target: edited,
+        layout.test: _as_file(test, site),
+    }
+    message = commit_message(problem, candidate, evaluation)
+    commit = git_side.commit_to_branch(branch, files, message, replaces=current)
+    return IntegrationResult(
+        branch=branch,
+        commit=commit,
+        base=git_side.base,
+        target=f"{target}::{qualname}",
+        kernel_file=str(layout.kernel),
+        test_file=str(layout.test),
+        files=tuple(str(p) for p in files),
+        diff=git_side.diff(commit),
+        import_root=str(layout.import_root),
+    )
+
+
+def _as_file(text: str, site: FunctionSite) -> bytes:
+    """UTF-8 with the newlines that the target file has."""
+    return text.replace("\n", site.newline).encode("utf-8")
+
+
+def _require_confirmed_win(problem: Problem, candidate: Candidate, evaluation: Evaluation) -> None:
+    if evaluation.candidate_id != candidate.id or evaluation.problem_id != problem.id:
+        raise PatchError("the evaluation is of another candidate or problem; nothing was done")
+    if evaluation.status is not Status.OK:
+        raise PatchError(
+            f"the best candidate is {evaluation.status.value}: {evaluation.message}; "
+            "search longer (`ksmith optimize RUN --resume`), or on a machine that can time it"
+        )
+    speedup = evaluation.speedup(Baseline.EAGER)
+    if speedup is None or speedup.verdict is not Verdict.FASTER or not evaluation.confirmed:
+        found = "not measured" if speedup is None else f"{speedup.value:.3f} ({speedup.verdict})"
+        state = "confirmed" if evaluation.confirmed else "not confirmed in fresh processes"
+        raise PatchError(
+            f"no confirmed win: the best speedup against eager is {found}, {state}; "
+            "a branch is made for a confirmed faster kernel alone"
+        )
+    untested = {w.name for w in problem.workloads} - {
+        c.workload for c in evaluation.correctness if c.passed
+    }
+    if untested:
+        raise PatchError(
+            f"the workloads {sorted(untested)} were not tested in the confirmation; confirm again"
+        )
+
+
+def _require_unmoved(loaded: LoadedProblem, repository: Path, reextract: Reextract | None) -> None:
+    """The reference that was optimised must be what the repository holds now."""
+    if reextract is None:
+        return
+    if reextract(loaded.problem, repository) != loaded.reference_source:
+        raise TargetMoved(
+            f"{loaded.problem.origin.target} in {repository} is not what was extracted "
+            f"(from commit {(loaded.problem.origin.commit or 'unknown')[:10]}): it or something "
+            "that it calls changed; extract and optimise it again"
+        )
+
+
+def _require_same_parameters(problem: Problem, site: FunctionSite) -> None:
+    if set(site.parameters) != set(problem.arguments):
+        odd = sorted(set(site.parameters) ^ set(problem.arguments))
+        raise TargetMoved(
+            f"the parameters of {problem.origin.target} and of the problem differ in {odd}; "
+            "extract the target again with a workload for each parameter"
+        )

@@ -1,0 +1,1 @@
+"""Code that is copied, as text, into the kernel files that ksmith writes."""
