@@ -9,13 +9,12 @@ so that a candidate cannot rise by being noisy.
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evaluator.candidate import BackendName, Candidate
-from evaluator.evaluation import Baseline, Evaluation, KernelResources, Status
+from evaluator.evaluation import Baseline, Evaluation, KernelResources, Status, Verdict
 
 # A loop, a memory operation and a launch each change what the machine does more than an
 # operator does; without the weights, two- and one-pass forms of a kernel share a cell.
@@ -60,6 +59,8 @@ class Score:
     value: float
     low: float
     high: float
+    verdict: Verdict | None = None
+    """Of the overall speedup over eager; None when unmeasured."""
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -67,9 +68,9 @@ class Score:
         return (self.measured, self.value)
 
     @property
-    def middle(self) -> float:
-        """The middle of the interval on the logarithmic scale."""
-        return math.sqrt(self.low * self.high)
+    def contends(self) -> bool:
+        """Whether a confirmation might find the candidate faster than the reference."""
+        return self.verdict in (Verdict.FASTER, Verdict.AMBIGUOUS) and self.high > 1.0
 
     def beats(self, other: Score) -> bool:
         """Whether this score lies above ``other`` beyond noise: the intervals are apart."""
@@ -86,7 +87,13 @@ def score_of(evaluation: Evaluation) -> Score | None:
     speedup = evaluation.speedup(Baseline.EAGER)
     if speedup is None:
         return None
-    return Score(measured=True, value=speedup.lower_99, low=speedup.low, high=speedup.high)
+    return Score(
+        measured=True,
+        value=speedup.lower_99,
+        low=speedup.low,
+        high=speedup.high,
+        verdict=speedup.verdict,
+    )
 
 
 def complexity_of(candidate: Candidate) -> Complexity:

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 
 from evaluator.candidate import Candidate
-from evaluator.evaluation import Status
+from evaluator.evaluation import Status, Verdict
 from evolver.archive import Archive, Elite
 from evolver.bandit import Bandit
 from evolver.descriptors import Score, complexity_of, score_of
@@ -21,8 +21,6 @@ from evolver.summary import is_upheld
 
 CONTENDERS = 3
 """Confirmations at the end of one session, at most."""
-WORTH_CONFIRMING = 1.005
-"""The bar of the verdict ``faster``."""
 
 
 class SearchState:
@@ -77,20 +75,22 @@ class SearchState:
         A leader that is not faster than the reference is nobody's result yet; it may wait.
         """
         leader = self.archive.leader
-        if leader is None or not leader.score.measured or leader.remeasured:
+        if leader is None or leader.remeasured or not leader.score.contends:
             return None
-        return leader if leader.score.middle > 1.0 else None
+        return leader
 
     def next_contender(self) -> Elite | None:
-        """Return who is to be confirmed next, or None.
+        """Return who is to be confirmed next, or None: those ranked above the confirmed winner.
 
-        Those above the best confirmed one, in the order of their rank.
+        Whoever was already found faster comes before whoever only may be (the overall
+        speedup is high, say, but one workload is slower); within each, by score.
         """
-        for elite in self.archive.top[:CONTENDERS]:
+        contenders = [e for e in self.archive.top if e.score.contends]
+        contenders.sort(key=lambda e: e.score.verdict is not Verdict.FASTER)
+        for elite in contenders[:CONTENDERS]:
             if self.confirmed.get(elite.candidate_id):
                 return None
-            is_contender = elite.score.measured and elite.score.middle > WORTH_CONFIRMING
-            if is_contender and elite.candidate_id not in self.confirmed:
+            if elite.candidate_id not in self.confirmed:
                 return elite
         return None
 
