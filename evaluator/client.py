@@ -1,0 +1,191 @@
+"""The worker's requests as typed calls: what the supervisor may ask of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluator.evaluation import Clock
+from evaluator.session import RequestFailed, Session, WorkerCrashed
+from evaluator.tensors import CallResult, plain_arguments, read_call
+from evaluator.worker.protocol import ProtocolError
+from evaluator.workload import Workload
+
+_MIN_REPLY_BYTES = 64 << 20
+_REPLY_FACTOR = 16
+"""Outputs may be this many times larger than the inputs; float64 alone takes four."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What to call, and how its parameters are named."""
+
+    function: str
+    class_name: str | None
+    arguments: tuple[str, ...]
+    state: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BlockTime:
+    """One timed block: the worker's claim and the supervisor's bound."""
+
+    claimed_ns: float
+    wall_ns: int
+    calls: int
+
+    @property
+    def per_call_ns(self) -> float:
+        """Claimed time per call."""
+        return self.claimed_ns / self.calls
+
+
+class Client:
+    """Typed requests on one session. Every method raises ``WorkerLost`` or ``RequestFailed``."""
+
+    def __init__(self, session: Session, *, device: str, threads: int, cores: Sequence[int]):
+        self.session = session
+        self._device = device
+        self._threads = threads
+        self._cores = list(cores)
+        self._next_handle = 0
+
+    def load(
+        self, source: str, call: Call, *, native: bool, compile_seconds: float, seconds: float
+    ) -> None:
+        """Import ``source``; with ``native``, compile its C++ as well."""
+        self.session.request(
+            {
+                "kind": "load",
+                "source": source,
+                "entry": {
+                    "function": call.function,
+                    "class_name": call.class_name,
+                    "arguments": list(call.arguments),
+                    "state": list(call.state),
+                },
+                "native": native,
+                "compile_seconds": compile_seconds,
+                "threads": self._threads,
+                "cores": self._cores,
+            },
+            timeout_seconds=seconds + (compile_seconds if native else 0),
+        )
+
+    def run(
+        self,
+        workload: Workload,
+        seed: int,
+        *,
+        seconds: float,
+        lifted: bool = False,
+        device: str | None = None,
+    ) -> CallResult:
+        """Call once on the inputs of ``seed``; ``lifted`` computes in float64."""
+        reply = self.session.request(
+            {
+                "kind": "run",
+                "arguments": plain_arguments(workload),
+                "seed": seed,
+                "lifted": lifted,
+                "device": device or self._device,
+            },
+            timeout_seconds=seconds,
+            reply_bytes=_reply_bytes(workload),
+        )
+        return self._call(reply.message, reply.blobs)
+
+    def prepare(
+        self,
+        workload: Workload,
+        seeds: Sequence[int],
+        *,
+        writes: Sequence[str],
+        clock: Clock,
+        seconds: float,
+        compiled: bool = False,
+    ) -> tuple[int, Clock]:
+        """Make the rotated buffers; return the handle and the clock that will be used."""
+        handle = self._next_handle
+        self._next_handle += 1
+        reply = self.session.request(
+            {
+                "kind": "prepare",
+                "handle": handle,
+                "arguments": plain_arguments(workload),
+                "seeds": list(seeds),
+                "writes": list(writes),
+                "device": self._device,
+                "clock": clock.value,
+                "compiled": compiled,
+            },
+            timeout_seconds=seconds,
+        )
+        return handle, Clock(reply.message["clock"])
+
+    def block(self, handle: int, calls: int, *, seconds: float) -> BlockTime:
+        """Time one block of at least ``calls`` calls."""
+        reply = self.session.request(
+            {"kind": "block", "handle": handle, "calls": calls}, timeout_seconds=seconds
+        )
+        try:
+            claimed, made = float(reply.message["ns"]), int(reply.message["calls"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise WorkerCrashed(f"a block's reply makes no sense: {error!r}") from error
+        if not (claimed > 0 and made >= 1):
+            raise WorkerCrashed(f"a block of {made} calls that took {claimed} ns")
+        return BlockTime(claimed_ns=claimed, wall_ns=reply.wall_ns, calls=made)
+
+    def refill(self, handle: int, seeds: Sequence[int], *, seconds: float) -> None:
+        """Write fresh content into the rotated buffers."""
+        self.session.request(
+            {"kind": "refill", "handle": handle, "seeds": list(seeds)}, timeout_seconds=seconds
+        )
+
+    def last(self, handle: int, workload: Workload, *, seconds: float) -> tuple[CallResult, int]:
+        """What the last call of the last block returned, and which buffer it used."""
+        reply = self.session.request(
+            {"kind": "last", "handle": handle},
+            timeout_seconds=seconds,
+            reply_bytes=_reply_bytes(workload),
+        )
+        return self._call(reply.message, reply.blobs), int(reply.message.get("index", -1))
+
+    def release(self, handle: int, *, seconds: float) -> None:
+        """Free the buffers."""
+        self.session.request({"kind": "release", "handle": handle}, timeout_seconds=seconds)
+
+    def launches(self, *, seconds: float) -> list[dict[str, Any]]:
+        """The distinct Triton launches that the interpreter recorded."""
+        reply = self.session.request({"kind": "launches"}, timeout_seconds=seconds)
+        return list(reply.message.get("launches", []))
+
+    def compile_kernels(
+        self, launches: Sequence[Mapping[str, Any]], *, capability: int, seconds: float
+    ) -> list[dict[str, Any]]:
+        """Compile recorded launches for a GPU that need not be here."""
+        reply = self.session.request(
+            {"kind": "compile_kernels", "launches": list(launches), "capability": capability},
+            timeout_seconds=seconds,
+        )
+        return list(reply.message.get("resources", []))
+
+    def _call(self, message: Mapping[str, Any], blobs: Sequence[bytes]) -> CallResult:
+        try:
+            return read_call(message, blobs)
+        except ProtocolError as error:
+            self.session.close()
+            raise WorkerCrashed(f"the worker's report makes no sense: {error}") from error
+
+
+def _reply_bytes(workload: Workload) -> int:
+    return max(_MIN_REPLY_BYTES, _REPLY_FACTOR * workload.total_bytes)
+
+
+def describe(error: RequestFailed) -> str:
+    """Return a failure in one line, with the line of the module where it happened."""
+    failure = error.failure
+    where = f" (line {failure.line})" if failure.line is not None else ""
+    text = failure.message.splitlines() or [""]
+    return f"{failure.type_name}: {text[0]}{where}"

@@ -1,0 +1,218 @@
+"""One worker in one sandbox, seen from the supervisor: requests, replies, deadlines.
+
+Nothing that the worker sends is trusted to be well formed, short or on time. A session
+that fails once is dead: its sandbox is killed and the reason is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from evaluator.errors import WorkerLost
+from evaluator.sandbox import Limits, Sandbox, SandboxedProcess, SandboxSpec
+from evaluator.worker.protocol import Failure, Frame, ProtocolError, decode, encode
+
+WORKER_FOLDER = Path(__file__).with_name("worker")
+INSIDE = "/ksmith"
+_BOOT = "import sys; sys.path.insert(0, {root!r}); from worker.main import main; main()"
+_REPLY_OVERHEAD_BYTES = 1 << 20
+
+
+class WorkerTimedOut(WorkerLost):
+    """A worker passed its deadline and was killed."""
+
+
+class WorkerCrashed(WorkerLost):
+    """A worker ended, or spoke nonsense, before it answered."""
+
+    def __init__(self, message: str, *, out_of_memory: bool = False) -> None:
+        super().__init__(message)
+        self.out_of_memory = out_of_memory
+
+
+class RequestFailed(Exception):
+    """The loaded module failed at a request; the worker lives on."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(f"{failure.type_name}: {failure.message}")
+        self.failure = failure
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer with what the supervisor's own clock says of it."""
+
+    message: dict[str, Any]
+    blobs: Sequence[bytes]
+    wall_ns: int
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """What distinguishes one worker's sandbox from another's."""
+
+    threads: int
+    gpu: bool = False
+    interpret: bool = False
+    user_slot: int = 0
+
+    def environment(self) -> dict[str, str]:
+        """The variables that the worker is born with."""
+        variables = {
+            "HOME": "/tmp",  # noqa: S108 (the sandbox's own)
+            "PATH": "/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin",
+            "OMP_NUM_THREADS": str(self.threads),
+            "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
+            "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108
+            "USER": "worker",
+        }
+        if self.interpret:
+            variables["TRITON_INTERPRET"] = "1"
+        return variables
+
+
+class Session:
+    """A running worker; a context manager that kills it."""
+
+    def __init__(self, sandbox: Sandbox, options: WorkerOptions) -> None:
+        """Start the worker; its hello is awaited by ``ready``.
+
+        Raises:
+            SandboxUnavailable: no sandbox can be had.
+        """
+        self.options = options
+        self.hello: dict[str, Any] | None = None
+        limits = Limits(memory_bytes=64 << 30) if options.gpu else Limits()
+        spec = SandboxSpec(
+            argv=[sys.executable, "-P", "-s", "-c", _BOOT.format(root=INSIDE)],
+            read_only={WORKER_FOLDER: f"{INSIDE}/worker"},
+            environment=options.environment(),
+            limits=limits,
+            gpu=options.gpu,
+            user_slot=options.user_slot,
+        )
+        self._process: SandboxedProcess = sandbox.start(spec)
+        self._request_fd = self._process.requests.fileno()
+        self._reply_fd = self._process.replies.fileno()
+        os.set_blocking(self._request_fd, False)
+        self._closed = False
+        self._final_log = ""
+
+    def __enter__(self) -> Self:
+        """Return the session itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Kill the worker."""
+        self.close()
+
+    def ready(self, timeout_seconds: float) -> dict[str, Any]:
+        """Wait for the hello; return the versions inside.
+
+        Raises:
+            WorkerLost: the worker did not come up.
+        """
+        if self.hello is None:
+            frame = self._receive(time.monotonic() + timeout_seconds, _REPLY_OVERHEAD_BYTES)
+            self.hello = dict(frame.message.get("hello", {}))
+        return self.hello
+
+    def request(
+        self, message: Mapping[str, Any], *, timeout_seconds: float, reply_bytes: int = 0
+    ) -> Reply:
+        """Send ``message`` and return the answer.
+
+        Raises:
+            RequestFailed: the loaded module failed; the worker lives on.
+            WorkerLost: the worker is dead: late, crashed, or not speaking the protocol.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        started = time.perf_counter_ns()
+        self._send(Frame(dict(message)), deadline)
+        frame = self._receive(deadline, reply_bytes + _REPLY_OVERHEAD_BYTES)
+        wall_ns = time.perf_counter_ns() - started
+        if "failure" in frame.message:
+            raise RequestFailed(_failure(frame.message["failure"]))
+        return Reply(frame.message, frame.blobs, wall_ns)
+
+    def log_tail(self) -> str:
+        """The end of what the worker printed; kept after it was killed."""
+        return self._final_log if self._closed else self._process.log_tail()
+
+    def close(self) -> None:
+        """Kill the worker; calling it twice does no harm."""
+        if not self._closed:
+            self._final_log = self._process.log_tail()
+            self._closed = True
+            self._process.kill()
+
+    def _send(self, frame: Frame, deadline: float) -> None:
+        for piece in encode(frame):
+            view = memoryview(piece)
+            while view:
+                self._wait(self._request_fd, deadline, writing=True)
+                try:
+                    view = view[os.write(self._request_fd, view) :]
+                except BlockingIOError:
+                    continue
+                except OSError as error:
+                    raise self._crashed(f"a request could not be sent: {error}") from error
+
+    def _receive(self, deadline: float, max_bytes: int) -> Frame:
+        def read_exactly(size: int) -> bytes:
+            buffer = bytearray()
+            while len(buffer) < size:
+                self._wait(self._reply_fd, deadline, writing=False)
+                piece = os.read(self._reply_fd, min(size - len(buffer), 1 << 20))
+                if not piece:
+                    raise self._crashed("")
+                buffer += piece
+            return bytes(buffer)
+
+        try:
+            return decode(read_exactly, max_blob_bytes=max_bytes)
+        except ProtocolError as error:
+            raise self._crashed(f"it broke the protocol: {error}") from error
+
+    def _wait(self, fd: int, deadline: float, *, writing: bool) -> None:
+        """Wait until ``fd`` is ready, or kill the worker at ``deadline``."""
+        if self._closed:
+            raise WorkerCrashed("the worker was stopped earlier")
+        poller = select.poll()
+        poller.register(fd, select.POLLOUT if writing else select.POLLIN)
+        left = deadline - time.monotonic()
+        if left <= 0 or not poller.poll(left * 1000):
+            self.close()
+            raise WorkerTimedOut("the worker did not answer in time and was killed")
+
+    def _crashed(self, cause: str) -> WorkerCrashed:
+        """Kill the worker and say why it went."""
+        deadline = time.monotonic() + 1.0
+        while self._process.alive() and not cause and time.monotonic() < deadline:
+            time.sleep(0.01)
+        reason = cause or self._process.exit_reason() or "it closed its pipe"
+        self.close()
+        return WorkerCrashed(
+            f"the worker ended: {reason}", out_of_memory="memory" in reason.casefold()
+        )
+
+
+def _failure(fields: Any) -> Failure:
+    """Read a failure; a worker that sends nonsense here gets a plain one."""
+    try:
+        return Failure(**fields)
+    except TypeError:
+        return Failure(kind="exception", type_name="Unknown", message=str(fields)[:500])

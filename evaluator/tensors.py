@@ -1,0 +1,136 @@
+"""What a worker reported of a call, as numpy arrays: raw bytes interpreted on our side.
+
+bfloat16 has no numpy type and becomes float32 exactly. Facts that do not fit the bytes
+that came with them are a broken protocol, not a wrong answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evaluator.worker.protocol import CallFacts, ProtocolError, TensorFacts
+from evaluator.workload import DType, TensorSpec, Workload
+
+Array = npt.NDArray[Any]
+
+PLAIN_TENSOR = "torch.Tensor"
+
+_NUMPY_TYPES: Mapping[str, str] = {
+    DType.FLOAT64: "<f8",
+    DType.FLOAT32: "<f4",
+    DType.FLOAT16: "<f2",
+    DType.BFLOAT16: "<u2",
+    DType.INT64: "<i8",
+    DType.INT32: "<i4",
+    DType.INT16: "<i2",
+    DType.INT8: "i1",
+    DType.UINT8: "u1",
+    DType.BOOL: "u1",
+}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A tensor's facts and its storage as it was after the call."""
+
+    facts: TensorFacts
+    storage: bytes
+
+    @property
+    def is_known_dtype(self) -> bool:
+        """Whether the element type is one that problems may use."""
+        return self.facts.dtype in _NUMPY_TYPES
+
+    @property
+    def itemsize_bytes(self) -> int:
+        """Bytes per element."""
+        return np.dtype(_NUMPY_TYPES[self.facts.dtype]).itemsize
+
+    def array(self) -> Array:
+        """Return the logical elements: a copy, bfloat16 as float32, booleans as 0 and 1.
+
+        Raises:
+            ProtocolError: the shape and strides reach beyond the storage.
+        """
+        facts = self.facts
+        flat = np.frombuffer(self.storage, dtype=_NUMPY_TYPES[facts.dtype])
+        reach = sum((s - 1) * step for s, step in zip(facts.shape, facts.strides, strict=True))
+        if 0 in facts.shape:
+            return np.zeros(facts.shape, dtype=np.float32)
+        if facts.offset < 0 or min(facts.strides, default=0) < 0:
+            raise ProtocolError(f"{facts.name} has a negative offset or stride")
+        if facts.offset + reach >= flat.size:
+            raise ProtocolError(f"{facts.name} reaches beyond its storage")
+        view = np.lib.stride_tricks.as_strided(
+            flat[facts.offset :],
+            facts.shape,
+            tuple(step * flat.itemsize for step in facts.strides),
+            writeable=False,
+        )
+        return widen(view, facts.dtype)
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """One call: its container, outputs and the tensor arguments after it."""
+
+    container: str
+    outputs: tuple[Snapshot, ...]
+    arguments: Mapping[str, Snapshot]
+
+
+def widen(values: Array, dtype: str) -> Array:
+    """Return bfloat16 bit patterns as float32; a copy of anything else."""
+    if dtype == DType.BFLOAT16:
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return np.array(values)
+
+
+def read_call(message: Mapping[str, Any], blobs: Sequence[bytes]) -> CallResult:
+    """Build the result from a worker's reply.
+
+    Raises:
+        ProtocolError: the reply does not describe a call.
+    """
+    facts = CallFacts.read(message.get("call", {}))
+    return CallResult(
+        container=facts.container,
+        outputs=tuple(_snapshot(t, blobs) for t in facts.outputs),
+        arguments={t.name: _snapshot(t, blobs) for t in facts.arguments},
+    )
+
+
+def plain_arguments(workload: Workload) -> dict[str, Any]:
+    """Return the workload's arguments as the worker's ``inputs.generate`` takes them."""
+    return {
+        name: value.model_dump(mode="json") if isinstance(value, TensorSpec) else value
+        for name, value in workload.arguments.items()
+    }
+
+
+def input_storages(workload: Workload, seed: int) -> dict[str, bytes]:
+    """Return the storage of each tensor argument before the call, drawn by ourselves."""
+    from evaluator.worker.inputs import generate
+
+    values = generate(plain_arguments(workload), seed=seed)
+    return {name: _storage_bytes(values[name]) for name in workload.tensors}
+
+
+def _storage_bytes(tensor: Any) -> bytes:
+    import torch
+
+    flat = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+    return bytes(flat.numpy().tobytes())
+
+
+def _snapshot(facts: TensorFacts, blobs: Sequence[bytes]) -> Snapshot:
+    if not isinstance(facts.blob, int) or not 0 <= facts.blob < len(blobs):
+        raise ProtocolError(f"{facts.name} names a blob that was not sent")
+    if len(facts.shape) != len(facts.strides):
+        raise ProtocolError(f"{facts.name} has {len(facts.strides)} strides for {facts.shape}")
+    return Snapshot(facts, blobs[facts.blob])

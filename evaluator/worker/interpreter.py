@@ -1,0 +1,224 @@
+"""Triton's interpreter, mended where it is wrong, and a record of what was launched.
+
+The interpreter runs kernels on CPU tensors with numpy. As shipped, ``tl.dot`` of bfloat16
+multiplies bit patterns and libdevice functions return None (triton#11584); both are
+replaced here. It shows no races and says nothing of time. It can corrupt the process on an
+access out of bounds, so it runs in the sandbox alone. Triton is imported on first use.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from typing import Any
+
+import torch
+
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas")
+
+_POINTER_TYPES = {
+    torch.float64: "*fp64",
+    torch.float32: "*fp32",
+    torch.float16: "*fp16",
+    torch.bfloat16: "*bf16",
+    torch.int64: "*i64",
+    torch.int32: "*i32",
+    torch.int16: "*i16",
+    torch.int8: "*i8",
+    torch.uint8: "*u8",
+    torch.bool: "*i1",
+}
+
+_launches: dict[str, dict[str, Any]] = {}
+
+
+def triton_version() -> str | None:
+    """The installed version of triton, without importing it."""
+    try:
+        return metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def recorded_launches() -> list[dict[str, Any]]:
+    """The distinct launches so far: kernel, parameters with their types, options."""
+    return list(_launches.values())
+
+
+def install() -> None:
+    """Mend the interpreter and start recording; call it before a candidate is imported."""
+    from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
+
+    InterpreterBuilder.create_dot = _dot
+    InterpreterBuilder.get_bf16 = _bf16_constant
+    _install_libdevice()
+    original = InterpretedFunction.run
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        _record(self, args, kwargs)
+        return original(self, *args, grid=grid, warmup=warmup, **kwargs)
+
+    InterpretedFunction.run = run
+
+
+def _record(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Remember one launch, once per kernel, types, constants and options."""
+    options = {k: v for k, v in kwargs.items() if k in LAUNCH_OPTIONS}
+    own = {k: v for k, v in kwargs.items() if k in kernel.arg_names}
+    bound = inspect.signature(kernel.fn).bind(*args, **own)
+    bound.apply_defaults()
+    constants = _constexpr_names(kernel.fn)
+    parameters = [_parameter(n, v, n in constants) for n, v in bound.arguments.items()]
+    launch = {"kernel": kernel.fn.__name__, "parameters": parameters, "options": options}
+    _launches.setdefault(json.dumps(launch, sort_keys=True, default=str), launch)
+
+
+def _constexpr_names(function: Callable[..., Any]) -> set[str]:
+    notes = inspect.get_annotations(function)
+    return {n for n, note in notes.items() if "constexpr" in str(note)}
+
+
+def _parameter(name: str, value: Any, constant: bool) -> dict[str, Any]:
+    """One launch parameter as ``triton.compile`` wants it described."""
+    if isinstance(value, torch.Tensor):
+        kind = _POINTER_TYPES.get(value.dtype, "*fp32")
+        return {"name": name, "type": kind, "aligned": value.data_ptr() % 16 == 0}
+    if constant or value is None or isinstance(value, str):
+        return {"name": name, "type": "constexpr", "value": _plain(value)}
+    if isinstance(value, bool):
+        return {"name": name, "type": "i1", "aligned": False}
+    if isinstance(value, int):
+        if value == 1:  # triton specialises on it
+            return {"name": name, "type": "constexpr", "value": 1}
+        wide = not -(2**31) <= value < 2**31
+        return {"name": name, "type": "i64" if wide else "i32", "aligned": value % 16 == 0}
+    return {"name": name, "type": "fp32", "aligned": False}
+
+
+def _plain(value: Any) -> Any:
+    """A constant as JSON can carry it; triton types by their name behind ``tl.``."""
+    inner = getattr(value, "value", value)
+    if inner is None or isinstance(inner, (bool, int, float, str)):
+        return inner
+    return {"triton": str(inner)}
+
+
+def _dot(
+    self: Any,  # noqa: ARG001 (replaces a method)
+    a: Any,
+    b: Any,
+    d: Any,
+    input_precision: Any,  # noqa: ARG001
+    max_num_imprecise_acc: Any,  # noqa: ARG001
+) -> Any:
+    """``tl.dot`` with the factors widened to the accumulator's type first."""
+    import numpy as np
+    from triton.runtime.interpreter import TensorHandle
+
+    factors = [_widened(h).astype(d.data.dtype) for h in (a, b)]
+    return TensorHandle(np.matmul(*factors) + d.data, d.dtype.scalar)
+
+
+def _widened(handle: Any) -> Any:
+    """bfloat16 and float8, which numpy holds as bit patterns, as float32 values."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    scalar = handle.dtype.scalar
+    narrow = scalar.is_floating() and scalar.primitive_bitwidth == 8
+    if narrow or scalar == tl.bfloat16:
+        bits = interpreter._convert_float(handle.data, scalar, tl.float32, None)
+        return bits.view(np.float32)
+    return handle.data
+
+
+def _bf16_constant(self: Any, value: float) -> Any:  # noqa: ARG001 (replaces a method)
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    bits = np.array([value], np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return TensorHandle(rounded.astype(np.uint16), tl.bfloat16)
+
+
+def _install_libdevice() -> None:
+    from triton.language.extra import libdevice
+    from triton.language.extra.cuda import libdevice as cuda_libdevice
+
+    for name, function in _libdevice_functions().items():
+        for module in (libdevice, cuda_libdevice):
+            setattr(module, name, _libdevice(name, function))
+
+
+def _libdevice_functions() -> dict[str, Callable[..., Any]]:
+    import numpy as np
+
+    def away_from_zero(x: Any) -> Any:
+        return np.trunc(x + np.copysign(0.5, x))
+
+    erf = np.vectorize(math.erf, otypes=[np.float64])
+    gamma_ln = np.vectorize(math.lgamma, otypes=[np.float64])
+    return {
+        "rsqrt": lambda x: 1 / np.sqrt(x),
+        "erf": erf,
+        "erfc": lambda x: 1 - erf(x),
+        "lgamma": gamma_ln,
+        "rint": np.rint,
+        "nearbyint": np.rint,
+        "llrint": np.rint,
+        "round": away_from_zero,
+        "pow": np.power,
+        "fabs": np.abs,
+        "abs": np.abs,
+        "fmod": np.fmod,
+        "div_rn": np.divide,
+        "fast_dividef": np.divide,
+        "fast_expf": np.exp,
+        "fast_logf": np.log,
+        "fast_tanhf": np.tanh,
+        "isnan": np.isnan,
+        "isinf": np.isinf,
+        "finitef": np.isfinite,
+        "signbit": np.signbit,
+        **_same_name_in_numpy(),
+    }
+
+
+def _same_name_in_numpy() -> dict[str, Callable[..., Any]]:
+    import numpy as np
+
+    plain = "exp exp2 log log2 log10 log1p expm1 tanh sinh cosh sqrt cbrt sin cos tan floor ceil"
+    plain += " trunc hypot copysign"
+    inverse = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2"}
+    pairs = {**{n: n for n in plain.split()}, **inverse}
+    return {name: getattr(np, own) for name, own in pairs.items()}
+
+
+_PREDICATES = ("isnan", "isinf", "finitef", "signbit")
+
+
+def _libdevice(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A libdevice function over interpreter tensors; narrow floats are computed in float32."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def call(*args: Any, **_: Any) -> Any:
+        first = next(a for a in args if isinstance(a, tl.core.tensor))
+        values = [_widened(a.handle) if isinstance(a, tl.core.tensor) else a for a in args]
+        result = np.asarray(function(*values))
+        scalar = tl.int32 if name in _PREDICATES else first.dtype
+        kind = tl.core.block_type(scalar, first.shape) if first.type.is_block() else scalar
+        data = (
+            result.astype(np.int32)
+            if name in _PREDICATES
+            else result.astype(first.handle.data.dtype)
+        )
+        return tl.core.tensor(TensorHandle(data, scalar), kind)
+
+    return call

@@ -1,0 +1,188 @@
+"""The worker's loop: one request, one reply, until ``quit`` or the pipe closes.
+
+It imports torch, says hello with its versions, imports the module that it is given, and
+only then receives seeds. It compares nothing and decides nothing. Requests arrive on file
+descriptor 3, replies leave on 4; whatever the module prints goes to the sandbox's log.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from . import interpreter, kernels
+from .calls import Target, as_json, describe_call, lift
+from .inputs import generate
+from .lifting import Float64Mode
+from .module import describe_failure, import_source
+from .native import compile_and_bind
+from .protocol import BlobList, Frame, decode, encode
+from .timing import TimedTarget
+
+REQUEST_FD = 3
+REPLY_FD = 4
+MODULE_NAME = "candidate"
+_MAX_REQUEST_BYTES = 64 << 20
+
+
+class Worker:
+    """Holds the loaded module and the prepared timings."""
+
+    def __init__(self) -> None:
+        self._module: Mapping[str, Any] = {}
+        self._target = Target("", None, (), ())
+        self._timed: dict[int, TimedTarget] = {}
+        self._handlers: Mapping[str, Callable[[dict[str, Any]], Frame]] = {
+            "load": self._load,
+            "run": self._run,
+            "prepare": self._prepare,
+            "block": self._block,
+            "refill": self._refill,
+            "last": self._last,
+            "release": self._release,
+            "launches": self._launches,
+            "compile_kernels": self._compile_kernels,
+        }
+
+    def handle(self, request: dict[str, Any]) -> Frame:
+        """Answer one request; any failure of the module becomes a reply."""
+        try:
+            return self._handlers[request["kind"]](request)
+        except BaseException as error:
+            return Frame(describe_failure(error, MODULE_NAME).to_json())
+
+    def _load(self, request: dict[str, Any]) -> Frame:
+        if request["cores"]:
+            os.sched_setaffinity(0, request["cores"])
+        torch.set_num_threads(request["threads"])
+        torch.set_grad_enabled(False)
+        entry = request["entry"]
+        self._target = Target(
+            entry["function"],
+            entry["class_name"],
+            tuple(entry["arguments"]),
+            tuple(entry["state"]),
+        )
+        module = import_source(request["source"], MODULE_NAME)
+        self._module = module.__dict__
+        if request["native"]:
+            module.native = compile_and_bind(  # type: ignore[attr-defined]
+                self._module.get("SOURCE"),
+                self._module.get("SIGNATURES"),
+                timeout_seconds=request["compile_seconds"],
+            )
+        return Frame({"loaded": True})
+
+    def _run(self, request: dict[str, Any]) -> Frame:
+        device, lifted = request["device"], request["lifted"]
+        values = generate(request["arguments"], seed=request["seed"], device=device)
+        if lifted:
+            values = lift(values)
+        bound = self._target.bind(self._module, values)
+        if lifted:
+            with Float64Mode():
+                returned = bound()
+        else:
+            returned = bound()
+        _synchronise(device)
+        blobs = BlobList()
+        facts = describe_call(returned, values, blobs, lifted=lifted)
+        return Frame({"call": as_json(facts)}, blobs.blobs)
+
+    def _prepare(self, request: dict[str, Any]) -> Frame:
+        timed = TimedTarget(
+            self._target,
+            self._module,
+            request["arguments"],
+            seeds=request["seeds"],
+            writes=request["writes"],
+            device=request["device"],
+            clock=request["clock"],
+            compiled=request["compiled"],
+        )
+        handle = request["handle"]
+        self._timed[handle] = timed
+        return Frame({"clock": timed.clock})
+
+    def _block(self, request: dict[str, Any]) -> Frame:
+        nanoseconds, calls = self._timed[request["handle"]].block(request["calls"])
+        return Frame({"ns": nanoseconds, "calls": calls})
+
+    def _refill(self, request: dict[str, Any]) -> Frame:
+        self._timed[request["handle"]].refill(request["seeds"])
+        return Frame({"refilled": True})
+
+    def _last(self, request: dict[str, Any]) -> Frame:
+        timed = self._timed[request["handle"]]
+        blobs = BlobList()
+        facts = describe_call(timed.last_output, timed.last_values(), blobs, lifted=False)
+        return Frame({"call": as_json(facts), "index": timed.last_index}, blobs.blobs)
+
+    def _release(self, request: dict[str, Any]) -> Frame:
+        self._timed.pop(request["handle"], None)
+        return Frame({"released": True})
+
+    def _launches(self, request: dict[str, Any]) -> Frame:  # noqa: ARG002 (one signature for all)
+        return Frame({"launches": interpreter.recorded_launches()})
+
+    def _compile_kernels(self, request: dict[str, Any]) -> Frame:
+        resources = kernels.compile_launches(
+            self._module, request["launches"], capability=request["capability"]
+        )
+        return Frame({"resources": [asdict(r) for r in resources]})
+
+
+def _synchronise(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def _hello() -> Frame:
+    return Frame(
+        {
+            "hello": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "triton": interpreter.triton_version(),
+            }
+        }
+    )
+
+
+def _read_exactly(size: int) -> bytes:
+    pieces = []
+    while size > 0:
+        piece = os.read(REQUEST_FD, min(size, 1 << 20))
+        if not piece:
+            raise EOFError
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def _send(frame: Frame) -> None:
+    for piece in encode(frame):
+        view = memoryview(piece)
+        while view:
+            view = view[os.write(REPLY_FD, view) :]
+
+
+def main() -> None:
+    """Serve requests until the supervisor says quit or goes away."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        interpreter.install()
+    _send(_hello())
+    worker = Worker()
+    while True:
+        try:
+            frame = decode(_read_exactly, max_blob_bytes=_MAX_REQUEST_BYTES)
+        except EOFError:
+            return
+        if frame.message.get("kind") == "quit":
+            return
+        _send(worker.handle(frame.message))

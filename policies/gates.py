@@ -1,0 +1,33 @@
+"""Every acceptance rule, as pure functions of numbers.
+
+What an interval allows one to say (design.md section 3), for one workload and for a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+Word = Literal["faster", "slower", "same", "ambiguous"]
+
+
+def interval_verdict(*, low: float, high: float, lower_99: float, threshold: float) -> Word:
+    """Return what a speedup's interval says.
+
+    ``faster`` when the one-sided 99 % lower bound exceeds ``threshold``; ``slower`` when the
+    interval lies wholly below its inverse; ``same`` when it lies wholly between the two.
+    """
+    if lower_99 > threshold:
+        return "faster"
+    if high < 1 / threshold:
+        return "slower"
+    if low >= 1 / threshold and high <= threshold:
+        return "same"
+    return "ambiguous"
+
+
+def problem_verdict(overall: Word, workloads: Iterable[Word]) -> Word:
+    """Return the verdict of a problem: never ``faster`` while one workload is ``slower``."""
+    if overall == "faster" and "slower" in set(workloads):
+        return "ambiguous"
+    return overall
