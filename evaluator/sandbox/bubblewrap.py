@@ -72,7 +72,7 @@ class BubblewrapSandbox:
         with Plumbing() as pipes:
             pipes.from_child("log")
             arguments = _arguments(spec, pipes, user=user)
-            process = _SPAWNER.submit(_spawn, [str(self.bwrap), *arguments], pipes).result()
+            process = _SPAWNER.submit(_spawn, self.bwrap, arguments, pipes).result()
             pipes.close_theirs()
             try:
                 init_pid = _init_pid(pipes)
@@ -225,17 +225,20 @@ def _resource_limits(limits: Limits, *, gpu: bool) -> dict[str, int]:
     return wanted if gpu else wanted | {"RLIMIT_DATA": limits.memory_bytes}
 
 
-def _spawn(command: Sequence[str], pipes: Plumbing) -> subprocess.Popen[bytes]:
+def _spawn(bwrap: Path, arguments: Sequence[str], pipes: Plumbing) -> subprocess.Popen[bytes]:
     log = pipes.theirs["log"]
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        env={},
-        pass_fds=[end for end in pipes.theirs.values() if end != log],
-        start_new_session=True,
-    )
+    try:
+        return subprocess.Popen(
+            [bwrap, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={},
+            pass_fds=[end for end in pipes.theirs.values() if end != log],
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SandboxUnavailable(f"cannot run {bwrap}, so nothing was run: {error}") from error
 
 
 def _init_pid(pipes: Plumbing) -> int:
