@@ -1,19 +1,25 @@
 """A CUDA target for TorchInductor on a machine that may have no GPU.
 
 Where a real device is visible, nothing is patched and its own properties count. Elsewhere
-the functions by which Inductor asks for the device answer as an H200 would. Private API of
-torch 2.11 to 2.13; a name that a version lacks is left alone.
+the functions by which Inductor asks for the device answer as an H200 would, and fake CUDA
+tensors get the device guard of meta tensors, which does nothing: without a guard, a CPU build
+of torch refuses every C++ operator that asks for one (``copy_``, ``contiguous``). Private API
+of torch 2.11 to 2.13; a name that a version lacks is left alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
+
+from .workloads import EmissionFailed
 
 DEVICE = "cuda:0"
 
@@ -77,6 +83,7 @@ def cuda_target(properties: types.SimpleNamespace = H200) -> Iterator[None]:
         (_triton, {"triton_hash_with_backend": "0" * 64}),
     ]
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_inert_cuda_guard())
         for owner, names in answers:
             for name, answer in names.items():
                 if hasattr(owner, name):
@@ -84,6 +91,31 @@ def cuda_target(properties: types.SimpleNamespace = H200) -> Iterator[None]:
         _forget(DeviceProperties)
         stack.callback(_forget, DeviceProperties)
         yield
+
+
+_GUARD_REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
+"""``c10::impl::device_guard_impl_registry``: one pointer per device type."""
+
+
+@contextlib.contextmanager
+def _inert_cuda_guard() -> Iterator[None]:
+    types_of_device = torch._C._autograd.DeviceType
+    cuda, meta = types_of_device.CUDA.value, types_of_device.Meta.value
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+        registry = (ctypes.c_void_p * (meta + 1)).in_dll(library, _GUARD_REGISTRY)
+    except (OSError, ValueError) as error:
+        raise EmissionFailed(
+            f"torch {torch.__version__} cannot trace for CUDA without a GPU ({error}); "
+            "run on a machine with one, or use torch 2.11 to 2.13"
+        ) from error
+    before = registry[cuda]
+    if before is None:
+        registry[cuda] = registry[meta]
+    try:
+        yield
+    finally:
+        registry[cuda] = before
 
 
 def _answering(owner: Any, answer: Any) -> Any:

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.fx.traceback import preserve_node_meta
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from .reference import FlatFunction
@@ -66,25 +68,11 @@ class TracedGraph:
 def trace_group(function: FlatFunction, group: Group, device: str) -> TracedGraph:
     """Trace ``function`` over ``group`` for ``device`` ("cpu" or "cuda:0").
 
-    A CUDA trace first runs on fake CUDA tensors; where a CPU build of torch cannot (its
-    composite C++ operators ask for a device guard), it runs on the CPU and is moved over.
+    For CUDA this runs inside ``fake_cuda.cuda_target()``.
 
     Raises:
         EmissionFailed: the reference cannot be traced; the message has torch's reason.
     """
-    if device == "cpu":
-        return _trace(function, group, "cpu")
-    try:
-        return _trace(function, group, device)
-    except EmissionFailed as failure:
-        if "not linked with support" not in str(failure):
-            raise
-    traced = _trace(function, group, "cpu")
-    _retarget(traced, torch.device(device))
-    return traced
-
-
-def _trace(function: FlatFunction, group: Group, device: str) -> TracedGraph:
     from torch._dispatch.python import enable_python_dispatcher
     from torch._inductor.decomposition import select_decomp_table
 
@@ -96,7 +84,14 @@ def _trace(function: FlatFunction, group: Group, device: str) -> TracedGraph:
     names = tuple(t.name for t in group.tensors if t.alias_of is None)
     examples = tuple(inputs[n] for n in names)
     flat = _Flattened(function, group, names)
-    with torch.no_grad(), fake_mode, enable_python_dispatcher(), _default_device(device):
+    # Preserved metadata carries the name of the ATen operator, from which kernels get theirs.
+    with (
+        torch.no_grad(),
+        fake_mode,
+        enable_python_dispatcher(),
+        preserve_node_meta(),
+        _default_device(device),
+    ):
         try:
             functional = torch.func.functionalize(flat, remove="mutations")
             module = make_fx(functional, decomposition_table=select_decomp_table())(*examples)
@@ -227,27 +222,44 @@ def _written(module: torch.fx.GraphModule, names: Sequence[str]) -> tuple[str, .
     return tuple(dict.fromkeys(by_node[t] for t in targets if t in by_node))
 
 
-def _retarget(traced: TracedGraph, device: torch.device) -> None:
-    """Move a graph that was traced on the CPU to ``device``: metadata and device arguments."""
-    import torch.utils._pytree as pytree
+_SHAPE_ONLY = frozenset(
+    {"sym_size", "expand", "view", "reshape", "_reshape_copy", "slice", "unsqueeze", "squeeze"}
+)
 
-    mode = traced.fake_mode
 
-    def moved(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        with torch.no_grad():
-            meta = torch.empty_strided(
-                value.shape, value.stride(), dtype=value.dtype, device="meta"
-            )
-        return FakeTensor(mode, meta, device)
+def holds_for_one(function: FlatFunction, traced: TracedGraph, device: str) -> bool:
+    """Whether ``traced`` also computes what the reference does where a symbol's size is one.
 
-    for node in traced.module.graph.nodes:
-        node.meta.pop("tensor_meta", None)
-        if "val" in node.meta:
-            node.meta["val"] = pytree.tree_map(moved, node.meta["val"])
-        node.kwargs = {
-            k: device if isinstance(v, torch.device) else v for k, v in node.kwargs.items()
-        }
-    traced.examples = tuple(moved(e) for e in traced.examples)
-    traced.module.recompile()
+    A trace with each symbol set to one must perform the same operations: a reference that
+    branches on size one does not.
+    """
+    for name in traced.symbols:
+        try:
+            static = trace_group(function, _with_size_one(traced.group, name), device)
+        except EmissionFailed:
+            return False
+        if _operations(static.module) != _operations(traced.module):
+            return False
+    return True
+
+
+def _with_size_one(group: Group, symbol: str) -> Group:
+    def fixed(dimension: Dimension) -> Dimension:
+        return Dimension(1) if dimension.symbol == symbol else dimension
+
+    tensors = tuple(
+        dataclasses.replace(t, dimensions=tuple(fixed(d) for d in t.dimensions))
+        for t in group.tensors
+    )
+    remaining = {k: v for k, v in group.symbols.items() if k != symbol}
+    return dataclasses.replace(group, tensors=tensors, symbols=remaining)
+
+
+def _operations(module: torch.fx.GraphModule) -> list[str]:
+    names: list[str] = []
+    for node in module.graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            name = node.target._schema.name.split("::")[-1]
+            if name not in _SHAPE_ONLY:
+                names.append(name)
+    return names

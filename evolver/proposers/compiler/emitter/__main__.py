@@ -1,0 +1,61 @@
+"""The process inside the sandbox: one request in, variants out, one JSON line each.
+
+Started as ``python -m emitter`` with the folder that holds this package on the path. Reads the
+request from file descriptor 3 up to a line end; writes to 4 ``{"variant": ...}``,
+``{"failure": ...}`` per setting that gave none, and at last ``{"done": true}``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from .workloads import EmissionFailed, Request, Variant, request_from_json
+
+REQUEST_FD = 3
+REPLY_FD = 4
+
+
+def emit(request: Request) -> Iterator[Variant | EmissionFailed]:
+    """The variants for the request's backend.
+
+    Raises:
+        EmissionFailed: there are none, for a reason that holds for all.
+    """
+    if request.backend == "triton":
+        from .triton_emission import emit_triton
+
+        return iter(emit_triton(request))
+    if request.backend == "cpp":
+        from .cpp_emission import emit_cpp
+
+        return iter(emit_cpp(request))
+    raise EmissionFailed(f"TorchInductor is not asked for backend {request.backend!r}")
+
+
+def replies(raw: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The messages that answer the request ``raw``."""
+    try:
+        for result in emit(request_from_json(raw)):
+            if isinstance(result, Variant):
+                yield {"variant": dataclasses.asdict(result)}
+            else:
+                yield {"failure": str(result)}
+    except EmissionFailed as failure:
+        yield {"failure": str(failure)}
+    yield {"done": True}
+
+
+def main() -> None:
+    """Answer one request."""
+    with os.fdopen(REQUEST_FD, "rb") as requests, os.fdopen(REPLY_FD, "wb") as out:
+        for message in replies(json.loads(requests.readline())):
+            out.write(json.dumps(message).encode() + b"\n")
+            out.flush()
+
+
+if __name__ == "__main__":
+    main()
