@@ -24,6 +24,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         ReferenceFailed,
         SandboxUnavailable,
     )
+    from evolver.errors import MachineTrouble, RunDamaged, RunUnwritable, SearchError
 
     table: list[tuple[type[Exception], ExitCode]] = [
         (SandboxUnavailable, ExitCode.MACHINE_CANNOT),
@@ -31,5 +32,9 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (ProblemError, ExitCode.WRONG_USE),
         (ReferenceFailed, ExitCode.NO),
         (EvaluatorError, ExitCode.MACHINE_CANNOT),
+        (RunUnwritable, ExitCode.MACHINE_CANNOT),
+        (RunDamaged, ExitCode.MACHINE_CANNOT),
+        (MachineTrouble, ExitCode.MACHINE_CANNOT),
+        (SearchError, ExitCode.WRONG_USE),
     ]
     return next((code for kind, code in table if isinstance(error, kind)), None)

@@ -27,8 +27,8 @@ class RunDamaged(SearchError):
     """A file of the run directory is malformed, or of a version that we do not read."""
 
 
-class RunDiskFull(SearchError):
-    """Nothing more can be written to the run directory."""
+class RunUnwritable(SearchError):
+    """The run directory cannot be written: a full disk, no permission, a read-only place."""
 
 
 class MachineTrouble(SearchError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from evaluator.evaluation import Evaluation, Speedup, Status
+from evolver.budget import Budget
 
 
 class Phase(StrEnum):
@@ -31,6 +32,7 @@ class Progress:
     counts: Mapping[Status, int]
     best: Speedup | None
     elapsed_seconds: float
+    budget: Budget
     finished: Evaluation | None = None
     """The evaluation that has just ended, once for each."""
 

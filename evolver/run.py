@@ -18,7 +18,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -38,7 +38,14 @@ from evaluator.problem import (
     sha256_text,
 )
 from evaluator.records import Record
-from evolver.errors import RunDamaged, RunExists, RunLocked, RunMismatch, RunMissing
+from evolver.errors import (
+    RunDamaged,
+    RunExists,
+    RunLocked,
+    RunMismatch,
+    RunMissing,
+    RunUnwritable,
+)
 from evolver.store import EntryKind, LogEntry, Store
 from evolver.summary import Summary, summarise, winning_entry
 
@@ -51,7 +58,7 @@ LOCK_FILE = "lock"
 
 
 class RunConfig(Record):
-    """What was asked when the run was made. A later ``--resume`` may ask for a larger budget."""
+    """What was asked. Problem, backend and seed never change; a resumption may set a new budget."""
 
     schema_version: Literal[1] = 1
     problem_id: str
@@ -100,24 +107,14 @@ class Run:
 
         Raises:
             RunExists: there is something at ``path``.
-            OSError: the directory cannot be written.
-            RunDiskFull: there is no room for the database.
+            RunUnwritable: there is no room, or no permission.
         """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise RunExists(
                 f"{path} exists; continue it with --resume, or name another directory with -o"
             )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        try:
-            staging.chmod(0o755)
-            _write_problem(staging / PROBLEM_DIRECTORY, loaded)
-            (staging / CONFIG_FILE).write_text(config.to_yaml(), encoding="utf-8")
-            Store.create(staging / DATABASE_FILE).close()
-            staging.rename(path)
-        except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
-            raise
+        with _writing(path):
+            _make_whole(path, loaded, config)
         return cls.resume(path)
 
     @classmethod
@@ -195,6 +192,18 @@ class Run:
                 "Leave the option out, or start a new run in another directory"
             )
 
+    def set_budget(self, *, steps: int | None, minutes: float | None) -> None:
+        """Write down another budget; what was asked last is what the run is reproduced with.
+
+        Raises:
+            RunUnwritable: ``run.yaml`` cannot be written.
+        """
+        config = self.config.model_copy(update={"steps": steps, "minutes": minutes})
+        if config != self.config:
+            with _writing(self.path):
+                replace_text(self.path / CONFIG_FILE, config.to_yaml())
+            self.config = config
+
     def log(self) -> Iterator[LogEntry]:
         """Yield every entry of the log, in order."""
         return self.store.entries()
@@ -222,16 +231,17 @@ class Run:
         """Write ``summary.json``, and ``best/`` where a winner is confirmed.
 
         Raises:
-            OSError: they cannot be written.
+            RunUnwritable: they cannot be written.
         """
         summary = self.summary()
         best = self.best()
-        if best is not None:
-            folder = self.path / BEST_DIRECTORY
-            folder.mkdir(exist_ok=True)
-            replace_text(folder / "candidate.py", best.candidate.source)
-            replace_text(folder / "evaluation.json", best.evaluation.model_dump_json(indent=2))
-        replace_text(self.path / SUMMARY_FILE, summary.model_dump_json(indent=2) + "\n")
+        with _writing(self.path):
+            if best is not None:
+                folder = self.path / BEST_DIRECTORY
+                folder.mkdir(exist_ok=True)
+                replace_text(folder / "candidate.py", best.candidate.source)
+                replace_text(folder / "evaluation.json", best.evaluation.model_dump_json(indent=2))
+            replace_text(self.path / SUMMARY_FILE, summary.model_dump_json(indent=2) + "\n")
         return summary
 
     def close(self) -> None:
@@ -264,6 +274,33 @@ class Run:
             island=entry.island,
             at=entry.at,
         )
+
+
+def _make_whole(path: Path, loaded: LoadedProblem, config: RunConfig) -> None:
+    """Make the directory beside its place, then move it there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        staging.chmod(0o755)
+        _write_problem(staging / PROBLEM_DIRECTORY, loaded)
+        (staging / CONFIG_FILE).write_text(config.to_yaml(), encoding="utf-8")
+        Store.create(staging / DATABASE_FILE).close()
+        staging.rename(path)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn the system's errors of writing into ours, which say what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise RunUnwritable(
+            f"{path} cannot be written: {error.strerror or error}: {error.filename}; free some "
+            "space, mend the permissions, or name another directory with -o"
+        ) from error
 
 
 def problem_sha256(loaded: LoadedProblem) -> str:
@@ -299,7 +336,8 @@ def _read_config(path: Path) -> RunConfig:
 
 def _lock(path: Path) -> IO[str]:
     """Take the lock. The kernel lets go of it when the process ends, however it ends."""
-    handle = path.open("a+", encoding="utf-8")
+    with _writing(path):
+        handle = path.open("a+", encoding="utf-8")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

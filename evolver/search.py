@@ -81,7 +81,7 @@ class Search:
         Raises:
             MachineTrouble: evaluations fail in a row and no candidate is to blame.
             EvaluatorError: the sandbox or the reference fails.
-            RunDiskFull: the run directory cannot be written any more.
+            RunUnwritable: the run directory cannot be written any more.
         """
         try:
             reason = self._seed() or self._evolve()
@@ -93,7 +93,7 @@ class Search:
         except BaseException:
             # The log is safe already; where not even the summary can be written, the first
             # error is the one to tell.
-            with contextlib.suppress(OSError, SearchError):
+            with contextlib.suppress(SearchError):
                 self._run.publish()
             raise
         return self._run.publish()
@@ -314,6 +314,7 @@ class Search:
                 counts=dict(self._state.counts),
                 best=self._best(),
                 elapsed_seconds=self._clock() - self._started,
+                budget=self._budget,
                 finished=finished,
             )
         )

@@ -25,7 +25,7 @@ from typing import Any
 
 from evaluator.candidate import BackendName, Candidate
 from evaluator.evaluation import Evaluation
-from evolver.errors import RunDamaged, RunDiskFull
+from evolver.errors import RunDamaged, RunUnwritable
 
 SCHEMA_VERSION = 1
 
@@ -109,7 +109,7 @@ class Store:
         """Make an empty database at ``path``, which must not exist.
 
         Raises:
-            RunDiskFull: there is no room for it.
+            RunUnwritable: there is no room for it.
         """
         store = cls(path, sqlite3.connect(path, isolation_level=None))
         with store._translated():
@@ -147,7 +147,7 @@ class Store:
         """Commit ``entry``, and ``candidate`` where it is new. When this returns, it is on disk.
 
         Raises:
-            RunDiskFull: there is no room for it; nothing was written.
+            RunUnwritable: there is no room for it; nothing was written.
             ValueError: the entry's number is not the log's next.
         """
         if entry.sequence != self.length() + 1:
@@ -246,7 +246,7 @@ class Store:
             yield
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
-                raise RunDiskFull(
+                raise RunUnwritable(
                     f"{self._path}: {error}; free some space there, then run again with --resume: "
                     "every finished evaluation is kept"
                 ) from error

@@ -13,11 +13,11 @@ import yaml
 from evaluator.candidate import BackendName
 from evolver.errors import (
     RunDamaged,
-    RunDiskFull,
     RunExists,
     RunLocked,
     RunMismatch,
     RunMissing,
+    RunUnwritable,
 )
 from evolver.run import Run
 from tests.builders import make_problem
@@ -41,10 +41,10 @@ def test_a_run_that_cannot_be_made_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(path: Path) -> None:
-        raise RunDiskFull("no room")
+        raise RunUnwritable("no room")
 
     monkeypatch.setattr("evolver.run.Store.create", fail)
-    with pytest.raises(RunDiskFull):
+    with pytest.raises(RunUnwritable):
         make_run(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 
@@ -127,9 +127,15 @@ def test_a_full_disk_ends_the_search_and_loses_no_finished_evaluation(tmp_path: 
     with make_run(tmp_path / "run") as run:
         # SQLite answers a page limit with the very error of a full disk.
         run.store._connection.execute("PRAGMA max_page_count = 16")
-        with pytest.raises(RunDiskFull, match="free some space"):
+        with pytest.raises(RunUnwritable, match="free some space"):
             make_search(run, steps=500).search()
         kept = len(run.attempts())
     assert kept > 0
     with Run.resume(tmp_path / "run") as run:
         assert make_search(run, steps=kept + 3).search().evaluated == kept + 3
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunUnwritable, match="another directory with -o"):
+        make_run(tmp_path / "file" / "run")

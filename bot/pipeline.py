@@ -1,0 +1,138 @@
+"""The pipeline: the stages of design.md section 1, joined.
+
+Each stage reads what the stage before wrote and writes a directory of its own, so that any
+stage can be run, inspected, repeated or resumed alone. Nothing here prints or exits; who
+starts a stage (the command line, a job, a benchmark) watches through its observer.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from evaluator.candidate import BackendName
+from evaluator.machine import gpus, package_version
+from evaluator.problem import LoadedProblem
+from evaluator.service import Evaluator
+from evolver.budget import DEFAULT_STEPS, Budget
+from evolver.progress import Observer, ignore
+from evolver.proposers.base import Proposer
+from evolver.run import Run, RunConfig, problem_sha256
+from evolver.summary import Summary
+
+
+@dataclass(frozen=True)
+class Lineup:
+    """The proposers of one search."""
+
+    seeders: Sequence[Proposer]
+    """Each gives the same seeds, in the same order, in every session."""
+    proposers: Sequence[Proposer]
+    """Chosen between by the bandit; each a pure function of its context."""
+
+
+@dataclass(frozen=True)
+class SearchOrder:
+    """What a search is asked for. None leaves it to the run that is resumed, or to us."""
+
+    backend: BackendName | None = None
+    steps: int | None = None
+    minutes: float | None = None
+    seed: int | None = None
+
+
+def search_stage(
+    loaded: LoadedProblem,
+    run_path: Path,
+    order: SearchOrder,
+    *,
+    resume: bool = False,
+    observer: Observer = ignore,
+) -> Summary:
+    """Search for a faster candidate of ``loaded`` in the run directory ``run_path``.
+
+    Raises:
+        SearchError: the run directory cannot be used, or the machine is unfit throughout.
+        EvaluatorError: the sandbox, the backend or the reference fails.
+    """
+    from evolver.search import Search
+
+    with _open_run(loaded, run_path, order, resume=resume) as run:
+        backend = run.config.backend
+        lineup = make_lineup()
+        with make_evaluator(loaded, backend) as evaluator:
+            search = Search(
+                run,
+                evaluator,
+                seeders=lineup.seeders,
+                proposers=lineup.proposers,
+                budget=Budget(steps=run.config.steps, minutes=run.config.minutes),
+                observer=observer,
+            )
+            return search.search()
+
+
+def make_evaluator(
+    loaded: LoadedProblem, backend: BackendName
+) -> AbstractContextManager[Evaluator]:
+    """Return the evaluator of this machine."""
+    from evaluator.supervisor import LocalEvaluator
+
+    return LocalEvaluator(loaded, backend)
+
+
+def make_lineup() -> Lineup:
+    """Return the proposers that need nothing but this machine."""
+    from evolver.proposers.compiler import CompilerProposer
+    from evolver.proposers.mutate import MutateProposer
+
+    return Lineup(seeders=[CompilerProposer()], proposers=[MutateProposer()])
+
+
+def default_backend() -> BackendName:
+    """Return ``triton`` where there is a GPU to time it on, else ``cpp``."""
+    return BackendName.TRITON if gpus() else BackendName.CPP
+
+
+def default_run_path(problem_id: str, now: datetime) -> Path:
+    """Return ``runs/<problem>-<date>``, under the current directory."""
+    return Path("runs") / f"{problem_id}-{now:%Y-%m-%d}"
+
+
+def latest_run_path(problem_id: str) -> Path | None:
+    """Return the latest of the problem's default run directories, or None."""
+    found = sorted(Path("runs").glob(f"{problem_id}-????-??-??"))
+    return found[-1] if found else None
+
+
+def _open_run(loaded: LoadedProblem, run_path: Path, order: SearchOrder, *, resume: bool) -> Run:
+    if not resume:
+        return Run.create(run_path, loaded, _config(loaded, order))
+    run = Run.resume(run_path, loaded=loaded, backend=order.backend, seed=order.seed)
+    if order.steps is not None or order.minutes is not None:
+        run.set_budget(steps=order.steps, minutes=order.minutes)
+    return run
+
+
+def _config(loaded: LoadedProblem, order: SearchOrder) -> RunConfig:
+    unlimited = order.steps is None and order.minutes is None
+    return RunConfig(
+        problem_id=loaded.problem.id,
+        problem_sha256=problem_sha256(loaded),
+        backend=order.backend or default_backend(),
+        seed=order.seed or 0,
+        steps=DEFAULT_STEPS if unlimited else order.steps,
+        minutes=order.minutes,
+        versions=_versions(),
+        created_at=datetime.now(UTC),
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {name: package_version(name) for name in ("ksmith-bot", "torch", "triton")}
+    installed = {name: version for name, version in found.items() if version is not None}
+    return {"python": platform.python_version(), **installed}

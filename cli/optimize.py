@@ -1,0 +1,145 @@
+"""``ksmith optimize``: search for a faster candidate, in a run directory that can be resumed."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.failures import ExitCode
+
+if TYPE_CHECKING:
+    from bot.pipeline import SearchOrder
+    from evaluator.candidate import BackendName
+    from evaluator.problem import LoadedProblem
+    from evolver.summary import Summary
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command()(optimize)
+
+
+def optimize(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="PROBLEM|TARGET", help="A problem directory, or path::qualname."),
+    ],
+    repo: Annotated[
+        Path | None, typer.Option(help="The repository that TARGET lies in.", file_okay=False)
+    ] = None,
+    workloads: Annotated[
+        Path | None, typer.Option(help="Workloads for TARGET, as YAML.", dir_okay=False)
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(metavar="[triton|cpp]", help="Default: triton with a GPU, else cpp."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=0, help="Candidates to evaluate. Default: 40.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.0, help="Wall time, over all sessions of the run.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Default: 0.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Run directory. Default: runs/<problem>-<date>."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")] = False,
+) -> None:
+    """Search for a faster kernel. Exit 0: found and confirmed; 1: nothing is faster."""
+    from bot.pipeline import SearchOrder
+
+    order = SearchOrder(backend=_backend(backend), steps=steps, minutes=minutes, seed=seed)
+    loaded = _problem(source, repo, workloads)
+    run_path = output if output is not None else _run_path(loaded.problem.id, resume=resume)
+    try:
+        summary = _search(loaded, run_path, order, resume=resume)
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; continue with: {_resumption(run_path)}", file=sys.stderr)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    if json:
+        print(summary.model_dump_json(indent=2))
+    else:
+        print(_for_people(summary, run_path))
+    raise typer.Exit(_exit_code(summary))
+
+
+def _backend(name: str | None) -> BackendName | None:
+    from evaluator.candidate import BackendName
+
+    names = [known.value for known in BackendName]
+    if name is not None and name not in names:
+        raise typer.BadParameter(f"--backend {name}: choose one of {', '.join(names)}")
+    return BackendName(name) if name is not None else None
+
+
+def _problem(source: str, repo: Path | None, workloads: Path | None) -> LoadedProblem:
+    """Load the problem directory, or extract the target first."""
+    from evaluator.problem import load_problem
+
+    if "::" not in source:
+        return load_problem(Path(source))
+    if repo is None:
+        raise typer.BadParameter(f"{source} is a target: name its repository with --repo DIR")
+    from bot.pipeline import extract_stage
+
+    with tempfile.TemporaryDirectory(prefix="ksmith-problem-") as folder:
+        return extract_stage(source, repo, Path(folder) / "problem", workloads=workloads)
+
+
+def _run_path(problem_id: str, *, resume: bool) -> Path:
+    from bot.pipeline import default_run_path, latest_run_path
+
+    latest = latest_run_path(problem_id) if resume else None
+    return latest or default_run_path(problem_id, datetime.now().astimezone())
+
+
+def _search(loaded: LoadedProblem, run_path: Path, order: SearchOrder, *, resume: bool) -> Summary:
+    from bot.pipeline import search_stage
+    from cli.live import make_view
+
+    # Continuous integration cancels a job with SIGTERM: it ends like Ctrl-C.
+    signal.signal(signal.SIGTERM, _interrupt)
+    print(f"searching in {run_path}", file=sys.stderr)
+    with make_view() as view:
+        return search_stage(loaded, run_path, order, resume=resume, observer=view)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _resumption(run_path: Path) -> str:
+    problem = run_path / "problem"
+    return shlex.join(["ksmith", "optimize", str(problem), "-o", str(run_path), "--resume"])
+
+
+def _for_people(summary: Summary, run_path: Path) -> str:
+    from evolver.summary import Outcome
+
+    counts = ", ".join(f"{n} {status.value}" for status, n in summary.counts.items())
+    lines = [summary.message, f"{summary.evaluated} candidates ({counts})", f"run: {run_path}"]
+    if summary.outcome is Outcome.FASTER:
+        lines.append(f"best: {run_path / 'best' / 'candidate.py'}")
+    return "\n".join(lines)
+
+
+def _exit_code(summary: Summary) -> ExitCode:
+    from evolver.summary import Outcome
+
+    return {
+        Outcome.FASTER: ExitCode.DONE,
+        Outcome.NOTHING_FASTER: ExitCode.NO,
+        Outcome.UNMEASURED: ExitCode.MACHINE_CANNOT,
+        Outcome.UNFINISHED: ExitCode.INTERRUPTED,
+    }[summary.outcome]
