@@ -1,0 +1,68 @@
+"""The ``mutate`` proposer: one or two small structured edits of the parent.
+
+It needs no model and no device. The operators lie in ``triton_edits.py`` and
+``cpp_edits.py``; each refuses what it cannot show to be safe, and the evaluator judges the
+rest. Crossover is not here: a child has exactly one parent.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping, Sequence
+
+from evaluator.candidate import BackendName, Candidate
+from evolver.proposers.base import ProposalContext
+from evolver.proposers.mutate.cpp_edits import CPP_OPERATORS
+from evolver.proposers.mutate.operators import Edit, Operator, in_random_order
+from evolver.proposers.mutate.triton_edits import TRITON_OPERATORS
+
+OPERATORS: Mapping[BackendName, Sequence[Operator]] = {
+    BackendName.TRITON: TRITON_OPERATORS,
+    BackendName.CPP: CPP_OPERATORS,
+}
+
+TWO_EDITS_PROBABILITY = 0.3
+"""Single edits say what helped; pairs get past steps that pay only together."""
+
+log = logging.getLogger(__name__)
+
+
+class MutateProposer:
+    """Proposes edits of ``context.parent``."""
+
+    name = "mutate"
+
+    def propose(self, context: ProposalContext) -> Candidate | None:
+        """Return a child of the parent, or None without a parent or an operator that applies."""
+        if context.parent is None:
+            return None
+        parent = context.parent.candidate
+        edit = mutate(parent.source, parent.backend, context.rng)
+        if edit is None:
+            return None
+        child = Candidate.create(
+            edit.source,
+            backend=parent.backend,
+            proposer=self.name,
+            parents=(parent.id,),
+            description=edit.description,
+        )
+        return child if child.id != parent.id else None
+
+
+def mutate(source: str, backend: BackendName, rng: random.Random) -> Edit | None:
+    """Apply one or two operators of ``backend`` to ``source``; None where none applies."""
+    wanted = 2 if rng.random() < TWO_EDITS_PROBABILITY else 1
+    descriptions: list[str] = []
+    current = source
+    for operator in in_random_order(OPERATORS[backend], rng):
+        if len(descriptions) == wanted:
+            break
+        edit = operator.apply(current, rng)
+        if edit is None or edit.source == current:
+            continue
+        log.debug("operator %s: %s", operator.name, edit.description)
+        current = edit.source
+        descriptions.append(edit.description)
+    return Edit(current, "; ".join(descriptions)) if descriptions else None

@@ -1,0 +1,24 @@
+"""The operators on Triton candidates, with how often each is tried."""
+
+from __future__ import annotations
+
+from evaluator.candidate import BackendName
+from evolver.proposers.mutate.operators import Operator
+from evolver.proposers.mutate.triton_grid import grid_options
+from evolver.proposers.mutate.triton_launch import stages_options, tile_options, warps_options
+from evolver.proposers.mutate.triton_loops import loop_hint_options
+from evolver.proposers.mutate.triton_math import libdevice_options, nan_helper_options
+from evolver.proposers.mutate.triton_memory import cache_hint_options
+
+_TRITON = BackendName.TRITON
+
+TRITON_OPERATORS = (
+    Operator("tile", _TRITON, tile_options, weight=4),
+    Operator("num_warps", _TRITON, warps_options, weight=3),
+    Operator("num_stages", _TRITON, stages_options),
+    Operator("cache_hint", _TRITON, cache_hint_options, weight=2),
+    Operator("loop_hint", _TRITON, loop_hint_options, weight=2),
+    Operator("grid", _TRITON, grid_options, weight=2),
+    Operator("libdevice", _TRITON, libdevice_options),
+    Operator("nan_helper", _TRITON, nan_helper_options),
+)
