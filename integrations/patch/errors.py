@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from integrations.errors import IntegrationError
 
-class PatchError(Exception):
+
+class PatchError(IntegrationError):
     """The repository was not touched: the change cannot be made, or must not be."""
 
 

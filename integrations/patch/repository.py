@@ -45,7 +45,7 @@ class TargetRepository:
 
     def _head(self) -> str:
         try:
-            return str(self._git("rev-parse", "--verify", "HEAD^{commit}"))
+            return self.resolve("HEAD")
         except RepositoryUnfit as error:
             raise RepositoryUnfit(f"{self.top} has no commit yet; commit first") from error
 
@@ -168,6 +168,22 @@ class TargetRepository:
             "diff", "--no-ext-diff", "--no-color", "--full-index", "--binary", self.base, commit,
             strip=False,
         )  # fmt: skip
+
+    def export(self, commit: str, folder: Path) -> None:
+        """Write the files of ``commit`` into ``folder``, which is made, without any git data."""
+        folder.mkdir()
+        with tempfile.TemporaryDirectory(prefix="ksmith-index-") as temporary:
+            index = {"GIT_INDEX_FILE": str(Path(temporary) / "index")}
+            self._git("read-tree", commit, env=index)
+            self._git("checkout-index", "--all", f"--prefix={folder}/", env=index)
+
+    def resolve(self, name: str) -> str:
+        """The commit that ``name`` stands for.
+
+        Raises:
+            RepositoryUnfit: it stands for none.
+        """
+        return self._git("rev-parse", "--verify", f"{name}^{{commit}}").strip()
 
     def _mode(self, path: PurePosixPath) -> str:
         listed = self._git("ls-tree", self.base, "--", str(path))

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-_COMPILER = os.environ.get("CXX", "g++")
+_COMPILER = "g++"
 _FLAGS = (
     *("-std=c++17", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared"),
     *("-fno-math-errno", "-fno-trapping-math"),
@@ -37,15 +37,15 @@ _NUMBERS = {
     "bool": ctypes.c_bool,
 }
 _POINTERS = {
-    "float": (torch.float32,),
-    "double": (torch.float64,),
-    "int64_t": (torch.int64,),
-    "int32_t": (torch.int32,),
-    "int16_t": (torch.int16,),
-    "int8_t": (torch.int8,),
-    "uint8_t": (torch.uint8,),
-    "bool": (torch.bool,),
-    "uint16_t": (torch.bfloat16, torch.float16),
+    "float*": (torch.float32,),
+    "double*": (torch.float64,),
+    "int64_t*": (torch.int64,),
+    "int32_t*": (torch.int32,),
+    "int16_t*": (torch.int16,),
+    "int8_t*": (torch.int8,),
+    "uint8_t*": (torch.uint8,),
+    "bool*": (torch.bool,),
+    "uint16_t*": (torch.bfloat16, torch.float16),
 }
 
 
@@ -75,6 +75,8 @@ class NativeLibrary:
             return
         try:
             library = ctypes.CDLL(str(_compiled(self._source)))
+            if hasattr(library, "omp_set_num_threads"):  # its OpenMP is not torch's own
+                library.omp_set_num_threads(torch.get_num_threads())
             for name, types in self._signatures.items():
                 setattr(self, name, _bound(library, name, types))
             self._loaded = True
@@ -132,8 +134,9 @@ def _bound(library: ctypes.CDLL, name: str, types: tuple[str, ...]) -> Callable[
     """A Python function that checks and converts its arguments and calls ``name``."""
     function = getattr(library, name)
     function.restype = None
-    pointers = [_POINTERS[t.replace("const", "").strip(" *")] if "*" in t else None for t in types]
-    function.argtypes = [ctypes.c_void_p if "*" in t else _NUMBERS[t] for t in types]
+    spelled = [_plain(c_type) for c_type in types]
+    pointers = [_POINTERS.get(c_type) for c_type in spelled]
+    function.argtypes = [_NUMBERS.get(c_type, ctypes.c_void_p) for c_type in spelled]
 
     def call(*arguments: Any) -> None:
         values = []
@@ -147,3 +150,10 @@ def _bound(library: ctypes.CDLL, name: str, types: tuple[str, ...]) -> Callable[
         function(*values)
 
     return call
+
+
+def _plain(c_type: str) -> str:
+    """``const float *restrict`` and its like as ``float*``."""
+    words = c_type.replace("*", " * ").split()
+    qualifiers = ("const", "restrict", "__restrict__", "__restrict")
+    return "".join(w for w in words if w not in qualifiers).removeprefix("std::")
