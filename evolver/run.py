@@ -215,17 +215,14 @@ class Run:
 
     def best(self) -> StoredAttempt | None:
         """Return the confirmed winner with its confirmation, or None where nothing was upheld."""
-        entries = list(self.store.entries())
-        winner = winning_entry(entries)
-        if winner is None:
+        winner = winning_entry(self.store.entries(EntryKind.CONFIRMED))
+        if winner is None or winner.candidate_id is None:
             return None
-        evaluated = (e.candidate_id for e in entries if e.kind is EntryKind.EVALUATED)
-        number = next(n for n, c in enumerate(evaluated, start=1) if c == winner.candidate_id)
-        return self._stored(number, winner)
+        return self._stored(self.store.attempt_number(winner.candidate_id), winner)
 
     def summary(self) -> Summary:
         """Return the outcome so far, computed from the log."""
-        return summarise(self.config, self.loaded.problem, list(self.store.entries()), self.path)
+        return summarise(self.config, self.loaded.problem, self.store.entries(), self.path)
 
     def publish(self) -> Summary:
         """Write ``summary.json``, and ``best/`` where a winner is confirmed.

@@ -5,9 +5,11 @@ so the process may be killed at any moment: what was committed is never repeated
 most the step in flight is lost. Archive, bandit and random numbers are not stored; they
 are functions of the log and the seed (``evolver/state.py``).
 
-WAL lets a report read while the search writes. ``synchronous=FULL`` syncs each commit:
-a millisecond or so against evaluations of seconds, and then a power cut loses nothing
-either (with NORMAL it would roll back the last commits). Sources are stored once per
+WAL lets a report read while the search writes. With ``synchronous=NORMAL`` a commit survives
+the end of the process, however it ends, since the kernel holds it; a power cut leaves the
+database whole but may roll back the last evaluations, which are then made again. FULL
+would save those and cost a sync for each commit (5 ms on a slow disk, more over a network).
+Sources are stored once per
 candidate, keyed by its content's hash.
 """
 
@@ -188,6 +190,17 @@ class Store:
             raise KeyError(candidate_id)
         return _candidate(row)
 
+    def attempt_number(self, candidate_id: str) -> int:
+        """Return the candidate's number among the evaluated, from 1; 0 for an unknown one."""
+        (count,) = self._one(
+            "SELECT count(*) FROM log WHERE kind = ? AND sequence <= "
+            "(SELECT min(sequence) FROM log WHERE kind = ? AND candidate_id = ?)",
+            EntryKind.EVALUATED.value,
+            EntryKind.EVALUATED.value,
+            candidate_id,
+        )
+        return int(count)
+
     def latest_evaluation(self, candidate_id: str) -> Evaluation:
         """Return what was last found about the candidate, confirmations apart.
 
@@ -208,7 +221,7 @@ class Store:
         return Evaluation.model_validate_json(row[0])
 
     def _prepare_for_writing(self) -> None:
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
             self._connection.execute(f"PRAGMA {pragma}")
 
     def _check_version(self) -> None:

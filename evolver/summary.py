@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, model_validator
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, model_validator
 
 from evaluator.candidate import BackendName
-from evaluator.evaluation import Baseline, Environment, Speedup, Status, Verdict
+from evaluator.evaluation import Baseline, Environment, Evaluation, Speedup, Status, Verdict
 from evaluator.problem import Problem
 from evaluator.records import Record
 from evolver.store import EntryKind, LogEntry
@@ -48,6 +49,8 @@ class ProposerSummary(Record):
     duplicates: NonNegativeInt
     seconds: NonNegativeFloat
     """Wall time of its proposals and their evaluations."""
+    gain: PositiveFloat
+    """Factor by which its candidates raised the best lower bound seen, from eager's 1 on."""
     best_screened: float | None = None
     """Largest speedup over eager that a screening saw: not a result, only a confirmation is."""
 
@@ -86,42 +89,47 @@ class Summary(Record):
 
 
 def summarise(
-    config: RunConfig, problem: Problem, entries: Sequence[LogEntry], path: Path
+    config: RunConfig, problem: Problem, entries: Iterable[LogEntry], path: Path
 ) -> Summary:
-    """Return the summary of a run from its whole log."""
-    evaluations = [e.evaluation for e in entries if e.kind is EntryKind.EVALUATED and e.evaluation]
-    counts = Counter(e.status for e in evaluations)
-    outcome = _outcome(entries, counts)
-    winner = winning_entry(entries) if outcome is Outcome.FASTER else None
-    confirmation = winner.evaluation if winner else None
+    """Return the summary of a run from its whole log, read once from beginning to end."""
+    tally = _Tally()
+    for entry in entries:
+        tally.add(entry)
+    outcome = tally.outcome()
+    winner = tally.winner if outcome is Outcome.FASTER else None
+    speedups = winner.evaluation.speedups if winner and winner.evaluation else ()
+    evaluated = sum(tally.counts.values())
     return Summary(
         outcome=outcome,
-        message=_message(outcome, confirmation.speedups if confirmation else (), len(evaluations)),
+        message=_message(outcome, speedups, evaluated),
         problem_id=problem.id,
         target=problem.origin.target,
         backend=config.backend,
         seed=config.seed,
         best_candidate_id=winner.candidate_id if winner else None,
-        speedups=confirmation.speedups if confirmation else (),
-        evaluated=len(evaluations),
-        duplicates=sum(e.kind is EntryKind.DUPLICATE for e in entries),
-        counts=dict(sorted(counts.items(), key=lambda item: -item[1])),
-        proposers=_proposers(entries),
-        seconds=entries[-1].elapsed_seconds if entries else 0.0,
-        environment=evaluations[-1].environment if evaluations else None,
+        speedups=speedups,
+        evaluated=evaluated,
+        duplicates=sum(p.duplicates for p in tally.proposers.values()),
+        counts=dict(tally.counts.most_common()),
+        proposers=tuple(tally.proposers[name].summary(name) for name in sorted(tally.proposers)),
+        seconds=tally.last.elapsed_seconds if tally.last else 0.0,
+        environment=tally.environment,
         versions=config.versions,
         reproduce=_reproduce(config, path),
     )
 
 
-def winning_entry(entries: Sequence[LogEntry]) -> LogEntry | None:
+def winning_entry(entries: Iterable[LogEntry]) -> LogEntry | None:
     """Return the confirmation that names the run's winner, or None.
 
     Confirmations are logged in the order of the contenders' rank, and a session stops at
     the first that is upheld, so the last one upheld belongs to the latest session.
     """
-    upheld = [e for e in entries if e.kind is EntryKind.CONFIRMED and is_upheld(e)]
-    return upheld[-1] if upheld else None
+    winner = None
+    for entry in entries:
+        if entry.kind is EntryKind.CONFIRMED and is_upheld(entry):
+            winner = entry
+    return winner
 
 
 def is_upheld(entry: LogEntry) -> bool:
@@ -138,14 +146,67 @@ def describe(speedup: Speedup) -> str:
     )
 
 
-def _outcome(entries: Sequence[LogEntry], counts: Counter[Status]) -> Outcome:
-    if not entries or entries[-1].kind is not EntryKind.STOPPED:
-        return Outcome.UNFINISHED
-    if winning_entry(entries) is not None:
-        return Outcome.FASTER
-    if counts[Status.NOT_MEASURED] and not counts[Status.OK]:
-        return Outcome.UNMEASURED
-    return Outcome.NOTHING_FASTER
+class _Tally:
+    """What one pass over the log has counted so far."""
+
+    def __init__(self) -> None:
+        self.last: LogEntry | None = None
+        self.winner: LogEntry | None = None
+        self.environment: Environment | None = None
+        self.counts: Counter[Status] = Counter()
+        self.proposers: dict[str, _ProposerTally] = {}
+        self._best_bound = 1.0
+
+    def add(self, entry: LogEntry) -> None:
+        """Count the next entry."""
+        self.last = entry
+        self.winner = winning_entry([entry]) or self.winner
+        if entry.proposer:
+            self.proposers.setdefault(entry.proposer, _ProposerTally()).add(entry)
+        if entry.kind is EntryKind.EVALUATED and entry.evaluation:
+            self.counts[entry.evaluation.status] += 1
+            self.environment = entry.evaluation.environment
+            self._credit(self.proposers[entry.proposer], entry.evaluation)
+
+    def _credit(self, proposer: _ProposerTally, evaluation: Evaluation) -> None:
+        speedup = evaluation.speedup(Baseline.EAGER)
+        if speedup is None:
+            return
+        proposer.best_screened = max(speedup.value, proposer.best_screened or 0.0)
+        if speedup.lower_99 > self._best_bound:
+            proposer.gain *= speedup.lower_99 / self._best_bound
+            self._best_bound = speedup.lower_99
+
+    def outcome(self) -> Outcome:
+        """Return how the run has ended, if it has."""
+        if self.last is None or self.last.kind is not EntryKind.STOPPED:
+            return Outcome.UNFINISHED
+        if self.winner is not None:
+            return Outcome.FASTER
+        if self.counts[Status.NOT_MEASURED] and not self.counts[Status.OK]:
+            return Outcome.UNMEASURED
+        return Outcome.NOTHING_FASTER
+
+
+@dataclass
+class _ProposerTally:
+    evaluated: int = 0
+    correct: int = 0
+    duplicates: int = 0
+    seconds: float = 0.0
+    gain: float = 1.0
+    best_screened: float | None = None
+
+    def add(self, entry: LogEntry) -> None:
+        self.seconds += entry.seconds
+        self.duplicates += entry.kind is EntryKind.DUPLICATE
+        if entry.kind is not EntryKind.EVALUATED or entry.evaluation is None:
+            return
+        self.evaluated += 1
+        self.correct += entry.evaluation.status in (Status.OK, Status.NOT_MEASURED)
+
+    def summary(self, name: str) -> ProposerSummary:
+        return ProposerSummary(name=name, **asdict(self))
 
 
 def _message(outcome: Outcome, speedups: Sequence[Speedup], evaluated: int) -> str:
@@ -161,24 +222,6 @@ def _message(outcome: Outcome, speedups: Sequence[Speedup], evaluated: int) -> s
     return (
         f"nothing faster than the reference was found and confirmed in {evaluated} candidates; "
         "the reference is the better choice so far"
-    )
-
-
-def _proposers(entries: Sequence[LogEntry]) -> tuple[ProposerSummary, ...]:
-    names = sorted({e.proposer for e in entries if e.proposer})
-    return tuple(_proposer(name, [e for e in entries if e.proposer == name]) for name in names)
-
-
-def _proposer(name: str, entries: Sequence[LogEntry]) -> ProposerSummary:
-    evaluations = [e.evaluation for e in entries if e.kind is EntryKind.EVALUATED and e.evaluation]
-    speedups = [s.value for s in (e.speedup(Baseline.EAGER) for e in evaluations) if s]
-    return ProposerSummary(
-        name=name,
-        evaluated=len(evaluations),
-        correct=sum(e.status in (Status.OK, Status.NOT_MEASURED) for e in evaluations),
-        duplicates=sum(e.kind is EntryKind.DUPLICATE for e in entries),
-        seconds=sum(e.seconds for e in entries),
-        best_screened=max(speedups, default=None),
     )
 
 

@@ -1,0 +1,49 @@
+"""The summary: what each proposer cost and brought, and how to run the search again."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from evaluator.evaluation import Status
+from evolver.summary import Outcome, Summary
+from tests.evolver.toys import Nudge, make_run, make_search
+
+
+def make_summary(tmp_path: Path, **options: object) -> Summary:
+    with make_run(tmp_path / "run", steps=20, seed=2) as run:
+        return make_search(run, steps=20, **options).search()  # type: ignore[arg-type]
+
+
+def test_the_gains_of_the_proposers_multiply_to_the_best_screened_bound(tmp_path: Path) -> None:
+    summary = make_summary(tmp_path)
+    by_name = {p.name: p for p in summary.proposers}
+    assert by_name["seeds"].gain == pytest.approx(1.1 * 0.9975)
+    best = max(p.best_screened or 0.0 for p in summary.proposers)
+    assert by_name["seeds"].gain * by_name["nudge"].gain == pytest.approx(best * 0.9975)
+
+
+def test_counts_and_attempts_agree(tmp_path: Path) -> None:
+    summary = make_summary(tmp_path)
+    assert summary.evaluated == 20 == sum(summary.counts.values())
+    assert sum(p.evaluated for p in summary.proposers) == 20
+    assert sum(p.correct for p in summary.proposers) == summary.counts[Status.OK]
+
+
+def test_the_command_that_reproduces_names_problem_budget_and_seed(tmp_path: Path) -> None:
+    words = shlex.split(make_summary(tmp_path).reproduce)
+    assert words[:3] == ["ksmith", "optimize", str(tmp_path / "run" / "problem")]
+    assert words[3:9] == ["--backend", "cpp", "--steps", "20", "--seed", "2"]
+
+
+def test_a_run_without_a_single_step_is_unfinished(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run") as run:
+        assert run.summary().outcome is Outcome.UNFINISHED
+        assert run.best() is None
+
+
+def test_no_proposers_and_no_seeds_is_an_honest_no(tmp_path: Path) -> None:
+    summary = make_summary(tmp_path, seeds=(), proposers=[Nudge()])
+    assert (summary.evaluated, summary.outcome) == (0, Outcome.NOTHING_FASTER)
