@@ -135,7 +135,7 @@ def parse_gpus(csv: str) -> tuple[Gpu, ...]:
             max_sm_clock_mhz=_whole_number(row[6]),
         )
         for row in rows
-        if len(row) == len(_GPU_FIELDS) and row[0].isdigit()
+        if len(row) == len(_GPU_FIELDS) and row[0].isdecimal()
     )
 
 
@@ -166,4 +166,4 @@ def _gpu_of(device: str) -> Gpu | None:
 
 
 def _whole_number(cell: str) -> int | None:
-    return int(cell) if cell.isdigit() else None
+    return int(cell) if cell.isdecimal() else None

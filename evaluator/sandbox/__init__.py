@@ -82,6 +82,10 @@ class Sandbox(Protocol):
 
     name: str
 
+    @property
+    def description(self) -> str:
+        """Its name, version and manner of isolating, for people."""
+
     def start(self, spec: SandboxSpec) -> SandboxedProcess:
         """Start ``spec`` isolated: no network, no host files but the read-only binds, an
         empty private /tmp and home, its own PID, IPC, UTS and mount namespaces, no

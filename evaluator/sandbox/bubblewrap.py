@@ -62,6 +62,13 @@ class BubblewrapSandbox:
         """
         self.bwrap = bwrap or find_bwrap()
 
+    @property
+    def description(self) -> str:
+        """Its version and path, and which of the two manners this process would use."""
+        version = ".".join(map(str, bwrap_version(self.bwrap)))
+        manner = "as users of their own" if os.geteuid() == 0 else "in user namespaces"
+        return f"bubblewrap {version} ({self.bwrap}), programs run {manner}"
+
     def start(self, spec: SandboxSpec) -> NamespaceProcess:
         """Start ``spec`` isolated (see ``Sandbox.start``).
 
