@@ -15,6 +15,7 @@ candidate, keyed by its content's hash.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -102,9 +103,10 @@ class LogEntry:
 class Store:
     """The database ``run.db``. One writer; any number of readers."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, *, writable: bool) -> None:
         self._path = path
         self._connection = connection
+        self._writable = writable
 
     @classmethod
     def create(cls, path: Path) -> Store:
@@ -113,7 +115,7 @@ class Store:
         Raises:
             RunUnwritable: there is no room for it.
         """
-        store = cls(path, sqlite3.connect(path, isolation_level=None))
+        store = cls(path, sqlite3.connect(path, isolation_level=None), writable=True)
         with store._translated():
             store._prepare_for_writing()
             store._connection.executescript(f"PRAGMA user_version={SCHEMA_VERSION};" + _SCHEMA)
@@ -129,7 +131,8 @@ class Store:
         if not path.is_file():
             raise RunDamaged(f"{path} is missing; start a new run in another directory")
         uri = f"{path.resolve().as_uri()}?mode={'rw' if writable else 'ro'}"
-        store = cls(path, sqlite3.connect(uri, uri=True, isolation_level=None))
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        store = cls(path, connection, writable=writable)
         try:
             with store._translated():
                 store._check_version()
@@ -142,7 +145,15 @@ class Store:
         return store
 
     def close(self) -> None:
-        """Close the connection; the last writer folds the write-ahead log into the file."""
+        """Close the connection.
+
+        The writer folds the write-ahead log into the file, so that a finished run is one
+        plain file that opens from a read-only place too; where a reader holds the file
+        open it stays as it is, which is as safe.
+        """
+        if self._writable:
+            with contextlib.suppress(sqlite3.DatabaseError):
+                self._connection.execute("PRAGMA journal_mode=DELETE")
         self._connection.close()
 
     def append(self, entry: LogEntry, candidate: Candidate | None = None) -> None:

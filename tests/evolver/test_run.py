@@ -139,3 +139,10 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunUnwritable, match="another directory with -o"):
         make_run(tmp_path / "file" / "run")
+
+
+def test_a_finished_run_is_one_plain_database_file(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run") as run:
+        make_search(run, steps=3).search()
+    Run.open(tmp_path / "run").close()
+    assert sorted(p.name for p in (tmp_path / "run").glob("run.db*")) == ["run.db"]
