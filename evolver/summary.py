@@ -141,8 +141,8 @@ def is_upheld(entry: LogEntry) -> bool:
 def describe(speedup: Speedup) -> str:
     """Return a speedup as a person reads it: value, interval, baseline."""
     return (
-        f"{speedup.value:.3g}x vs {speedup.baseline.value} "
-        f"[{speedup.low:.3g}, {speedup.high:.3g} at {speedup.confidence:.0%}]"
+        f"{speedup.value:.3f}x vs {speedup.baseline.value} "
+        f"[{speedup.low:.3f}, {speedup.high:.3f} at {speedup.confidence:.0%}]"
     )
 
 

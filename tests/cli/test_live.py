@@ -31,7 +31,7 @@ def test_the_panel_shows_best_counts_step_and_time() -> None:
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(panel_of(make_progress(), 60.0))
     text = console.export_text()
-    assert "1.5x vs eager" in text
+    assert "1.500x vs eager" in text
     assert "10 (7 ok, 3 compile error)" in text
     assert "mutate: evaluating" in text
     assert "block 64 to 128" in text
