@@ -7,7 +7,8 @@ Either way the program starts with no capability, no way to new ones, no network
 limits of its spec. It fails closed: what cannot be isolated is not started.
 
 It promises no protection against the kernel's own faults, and it does not bound what the
-kernel holds for a process (socket buffers, say); a virtual machine would.
+kernel holds for a process (socket buffers, say); a virtual machine would. Before Linux
+5.14, processes of the same user outside count against the process limit in a user namespace.
 Source: bwrap(1); design.md section 4.
 """
 
