@@ -25,6 +25,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         SandboxUnavailable,
     )
     from evolver.errors import MachineTrouble, RunDamaged, RunUnwritable, SearchError
+    from integrations.patch.errors import BranchExists, PatchError, RepositoryUnfit
 
     table: list[tuple[type[Exception], ExitCode]] = [
         (SandboxUnavailable, ExitCode.MACHINE_CANNOT),
@@ -36,5 +37,8 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (RunDamaged, ExitCode.MACHINE_CANNOT),
         (MachineTrouble, ExitCode.MACHINE_CANNOT),
         (SearchError, ExitCode.WRONG_USE),
+        (RepositoryUnfit, ExitCode.WRONG_USE),
+        (BranchExists, ExitCode.WRONG_USE),
+        (PatchError, ExitCode.NO),
     ]
     return next((code for kind, code in table if isinstance(error, kind)), None)

@@ -82,6 +82,7 @@ def find_site(source: bytes, qualname: str) -> FunctionSite:
     except (cst.ParserSyntaxError, UnicodeDecodeError, LookupError) as error:
         raise PatchError(f"the target file cannot be parsed: {error}") from error
     module = wrapper.module
+    lines = [line.decode(module.encoding) for line in source.splitlines()]
     function, owners = _locate(module, qualname)
     _refuse_what_cannot_return_early(function, qualname)
     inclusive: _Ranges = wrapper.resolve(WhitespaceInclusivePositionProvider)
@@ -93,7 +94,7 @@ def find_site(source: bytes, qualname: str) -> FunctionSite:
     return FunctionSite(
         insert_line=insert_line,
         same_line_column=column,
-        indent=_body_indent(function, module, depth=len(owners)),
+        indent=_body_indent(function, module, exact, lines),
         default_indent=module.default_indent,
         newline=module.default_newline,
         encoding="utf-8" if module.encoding == "utf-8-sig" else module.encoding,
@@ -202,9 +203,17 @@ def _is_docstring(statement: cst.CSTNode) -> bool:
     )
 
 
-def _body_indent(function: cst.FunctionDef, module: cst.Module, *, depth: int) -> str:
-    own = function.body.indent if isinstance(function.body, cst.IndentedBlock) else None
-    return module.default_indent * depth + (own if own is not None else module.default_indent)
+def _body_indent(
+    function: cst.FunctionDef, module: cst.Module, exact: _Ranges, lines: Sequence[str]
+) -> str:
+    """The white space before the body's first statement, as the file has it."""
+    if isinstance(function.body, cst.IndentedBlock):
+        return _leading_space(lines[exact[function.body.body[0]].start.line - 1])
+    return _leading_space(lines[exact[function].start.line - 1]) + module.default_indent
+
+
+def _leading_space(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _parameters(function: cst.FunctionDef, qualname: str) -> tuple[str, ...]:
