@@ -22,7 +22,7 @@ from evaluator.service import Evaluator
 from evolver.budget import DEFAULT_STEPS, Budget
 from evolver.progress import Observer, ignore
 from evolver.proposers.base import Proposer
-from evolver.run import Run, RunConfig, problem_sha256
+from evolver.run import Run, RunConfig, problem_sha256, require_free
 from evolver.summary import Summary
 
 if TYPE_CHECKING:
@@ -64,93 +64,20 @@ def search_stage(
         SearchError: the run directory cannot be used, or the machine is unfit throughout.
         EvaluatorError: the sandbox, the backend or the reference fails.
     """
-    from evolver.search import Search
-
-    with _open_run(loaded, run_path, order, resume=resume) as run:
-        backend = run.config.backend
-        lineup = make_lineup()
-        with make_evaluator(loaded, backend) as evaluator:
-            search = Search(
-                run,
-                evaluator,
-                seeders=lineup.seeders,
-                proposers=lineup.proposers,
-                budget=Budget(steps=run.config.steps, minutes=run.config.minutes),
-                observer=observer,
-            )
-            return search.search()
-
-
-def integrate_stage(
-    run_path: Path, repository: Path, *, branch: str | None = None, replace: bool = False
-) -> IntegrationResult:
-    """Commit the run's confirmed winner to a new branch of ``repository``.
-
-    Writes ``integration.json`` and ``integration.diff`` into the run's directory.
-
-    Raises:
-        SearchError: there is no such run.
-        IntegrationError: there is no winner, or the repository cannot take it.
-    """
-    from integrations.patch import PatchError, integrate
-
-    with Run.open(run_path) as run:
-        best = run.best()
-        if best is None:
-            raise PatchError(
-                f"{run_path} has no confirmed winner, so there is nothing to integrate: "
-                f"{run.summary().message}; search on with `ksmith optimize ... --resume`"
-            )
-        result = integrate(
-            run.loaded,
-            best.candidate,
-            best.evaluation,
-            repository,
-            branch=branch,
-            replace=replace,
-        )
-    result.save(run_path)
-    return result
-
-
-def verify_stage(
-    run_path: Path,
-    repository: Path,
-    *,
-    latency_command: Sequence[str] = (),
-    rounds: int = 8,
-    whole_suite: bool = False,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Verification:
-    """Run the repository's tests and latency command on the run's branch and on its base.
-
-    Writes ``verification.json`` into the run's directory. The commands get as many threads
-    as the winner was measured with.
-
-    Raises:
-        SearchError: there is no such run.
-        IntegrationError: the run was not integrated, or its commits are not in ``repository``.
-        EvaluatorError: there is no sandbox, or it died.
-    """
-    from integrations.patch import IntegrationResult
-    from integrations.verify import verify
-
-    with Run.open(run_path) as run:
-        best = run.best()
-        threads = best.evaluation.environment.threads if best else 1
-        gpu = run.config.backend is BackendName.TRITON
-    verification = verify(
-        IntegrationResult.load(run_path),
-        repository,
-        latency_command=latency_command,
-        rounds=rounds,
-        threads=max(threads, 1),
-        whole_suite=whole_suite,
-        gpu=gpu,
-        progress=progress,
-    )
-    verification.save(run_path)
-    return verification
+    if resume:
+        with (
+            _resumed(loaded, run_path, order) as run,
+            make_evaluator(loaded, run.config.backend) as evaluator,
+        ):
+            return _search(run, evaluator, observer)
+    # The evaluator starts first: a reference that fails leaves no empty run behind.
+    require_free(run_path)
+    config = _config(loaded, order)
+    with (
+        make_evaluator(loaded, config.backend) as evaluator,
+        Run.create(run_path, loaded, config) as run,
+    ):
+        return _search(run, evaluator, observer)
 
 
 def make_evaluator(
@@ -186,9 +113,22 @@ def latest_run_path(problem_id: str) -> Path | None:
     return found[-1] if found else None
 
 
-def _open_run(loaded: LoadedProblem, run_path: Path, order: SearchOrder, *, resume: bool) -> Run:
-    if not resume:
-        return Run.create(run_path, loaded, _config(loaded, order))
+def _search(run: Run, evaluator: Evaluator, observer: Observer) -> Summary:
+    from evolver.search import Search
+
+    lineup = make_lineup()
+    search = Search(
+        run,
+        evaluator,
+        seeders=lineup.seeders,
+        proposers=lineup.proposers,
+        budget=Budget(steps=run.config.steps, minutes=run.config.minutes),
+        observer=observer,
+    )
+    return search.search()
+
+
+def _resumed(loaded: LoadedProblem, run_path: Path, order: SearchOrder) -> Run:
     run = Run.resume(run_path, loaded=loaded, backend=order.backend, seed=order.seed)
     if order.steps is not None or order.minutes is not None:
         run.set_budget(steps=order.steps, minutes=order.minutes)

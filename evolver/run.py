@@ -109,10 +109,7 @@ class Run:
             RunExists: there is something at ``path``.
             RunUnwritable: there is no room, or no permission.
         """
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunExists(
-                f"{path} exists; continue it with --resume, or name another directory with -o"
-            )
+        require_free(path)
         with _writing(path):
             _make_whole(path, loaded, config)
         return cls.resume(path)
@@ -298,6 +295,18 @@ def _writing(path: Path) -> Iterator[None]:
             f"{path} cannot be written: {error.strerror or error}: {error.filename}; free some "
             "space, mend the permissions, or name another directory with -o"
         ) from error
+
+
+def require_free(path: Path) -> None:
+    """Check that a run can be made at ``path``.
+
+    Raises:
+        RunExists: there is something else than an empty directory.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise RunExists(
+            f"{path} exists; continue it with --resume, or name another directory with -o"
+        )
 
 
 def problem_sha256(loaded: LoadedProblem) -> str:
