@@ -132,9 +132,9 @@ class Client:
         try:
             claimed, made = float(reply.message["ns"]), int(reply.message["calls"])
         except (KeyError, TypeError, ValueError) as error:
-            raise WorkerCrashed(f"a block's reply makes no sense: {error!r}") from error
+            raise self._nonsense(f"a block's reply makes no sense: {error!r}") from error
         if not (claimed > 0 and made >= 1):
-            raise WorkerCrashed(f"a block of {made} calls that took {claimed} ns")
+            raise self._nonsense(f"a block of {made} calls that took {claimed} ns")
         return BlockTime(claimed_ns=claimed, wall_ns=reply.wall_ns, calls=made)
 
     def refill(self, handle: int, seeds: Sequence[int], *, seconds: float) -> None:
@@ -175,8 +175,12 @@ class Client:
         try:
             return read_call(message, blobs)
         except ProtocolError as error:
-            self.session.close()
-            raise WorkerCrashed(f"the worker's report makes no sense: {error}") from error
+            raise self._nonsense(f"its report makes no sense: {error}") from error
+
+    def _nonsense(self, cause: str) -> WorkerCrashed:
+        """Kill a worker whose answers cannot be read."""
+        self.session.close()
+        return WorkerCrashed(self.session.options.role, cause)
 
 
 def _reply_bytes(workload: Workload) -> int:

@@ -15,7 +15,7 @@ from evaluator.correctness import alias_of, changed_arguments, same_bits
 from evaluator.errors import ReferenceFailed, WorkerLost
 from evaluator.problem import Contract, Entry, Output, OutputKind
 from evaluator.sandbox import Sandbox
-from evaluator.session import RequestFailed, Session, WorkerOptions
+from evaluator.session import RequestFailed, Role, Session, WorkerOptions
 from evaluator.tensors import PLAIN_TENSOR, CallResult, input_storages
 from evaluator.workload import DType, Workload
 from policies.model import EvaluatorPolicy
@@ -88,7 +88,7 @@ def inspect_reference(
     """
     policy = policy or EvaluatorPolicy.default()
     call = Call(entry.function, entry.class_name, tuple(arguments), tuple(state))
-    options = WorkerOptions(threads=1, gpu=device.startswith("cuda"))
+    options = WorkerOptions(Role.REFERENCE, threads=1, gpu=device.startswith("cuda"))
     with Session(sandbox or _default_sandbox(), options) as session:
         client = Client(session, device=device, threads=1, cores=())
         load_reference(client, source, call, policy)

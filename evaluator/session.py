@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,23 +27,37 @@ _BOOT = "import sys; sys.path.insert(0, {root!r}); from worker.main import main;
 _REPLY_OVERHEAD_BYTES = 1 << 20
 
 
+class Role(StrEnum):
+    """Whose code a worker runs, and so who is to blame for it."""
+
+    REFERENCE = "reference"
+    BASELINE = "compiled baseline"
+    CANDIDATE = "candidate"
+
+
 class WorkerTimedOut(WorkerLost):
     """A worker passed its deadline and was killed."""
+
+    def __init__(self, role: Role) -> None:
+        super().__init__(f"the {role.value} did not answer in time and was killed")
+        self.role = role
 
 
 class WorkerCrashed(WorkerLost):
     """A worker ended, or spoke nonsense, before it answered."""
 
-    def __init__(self, message: str, *, out_of_memory: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, role: Role, cause: str, *, out_of_memory: bool = False) -> None:
+        super().__init__(f"the {role.value}'s worker ended: {cause}")
+        self.role = role
         self.out_of_memory = out_of_memory
 
 
 class RequestFailed(Exception):
     """The loaded module failed at a request; the worker lives on."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, role: Role, failure: Failure) -> None:
         super().__init__(f"{failure.type_name}: {failure.message}")
+        self.role = role
         self.failure = failure
 
 
@@ -59,6 +74,7 @@ class Reply:
 class WorkerOptions:
     """What distinguishes one worker's sandbox from another's."""
 
+    role: Role
     threads: int
     gpu: bool = False
     interpret: bool = False
@@ -70,6 +86,9 @@ class WorkerOptions:
             "HOME": "/tmp",  # noqa: S108 (the sandbox's own)
             "PATH": "/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin",
             "OMP_NUM_THREADS": str(self.threads),
+            # Threads that spin after a block would slow the next contestant's, and a barrier
+            # that spins while its other thread is not scheduled costs milliseconds.
+            "GOMP_SPINCOUNT": "10000",
             "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
             "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108
             "USER": "worker",
@@ -145,8 +164,13 @@ class Session:
         frame = self._receive(deadline, reply_bytes + _REPLY_OVERHEAD_BYTES)
         wall_ns = time.perf_counter_ns() - started
         if "failure" in frame.message:
-            raise RequestFailed(_failure(frame.message["failure"]))
+            raise RequestFailed(self.options.role, _failure(frame.message["failure"]))
         return Reply(frame.message, frame.blobs, wall_ns)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the worker was killed, by a deadline, a crash or ourselves."""
+        return self._closed
 
     def log_tail(self) -> str:
         """The end of what the worker printed; kept after it was killed."""
@@ -190,13 +214,13 @@ class Session:
     def _wait(self, fd: int, deadline: float, *, writing: bool) -> None:
         """Wait until ``fd`` is ready, or kill the worker at ``deadline``."""
         if self._closed:
-            raise WorkerCrashed("the worker was stopped earlier")
+            raise WorkerCrashed(self.options.role, "it was stopped earlier")
         poller = select.poll()
         poller.register(fd, select.POLLOUT if writing else select.POLLIN)
         left = deadline - time.monotonic()
         if left <= 0 or not poller.poll(left * 1000):
             self.close()
-            raise WorkerTimedOut("the worker did not answer in time and was killed")
+            raise WorkerTimedOut(self.options.role)
 
     def _crashed(self, cause: str) -> WorkerCrashed:
         """Kill the worker and say why it went."""
@@ -205,9 +229,8 @@ class Session:
             time.sleep(0.01)
         reason = cause or self._process.exit_reason() or "it closed its pipe"
         self.close()
-        return WorkerCrashed(
-            f"the worker ended: {reason}", out_of_memory="memory" in reason.casefold()
-        )
+        out_of_memory = "memory" in reason.casefold()
+        return WorkerCrashed(self.options.role, reason, out_of_memory=out_of_memory)
 
 
 def _failure(fields: Any) -> Failure:

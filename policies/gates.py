@@ -5,7 +5,6 @@ What an interval allows one to say (design.md section 3), for one workload and f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 Word = Literal["faster", "slower", "same", "ambiguous"]
@@ -26,8 +25,6 @@ def interval_verdict(*, low: float, high: float, lower_99: float, threshold: flo
     return "ambiguous"
 
 
-def problem_verdict(overall: Word, workloads: Iterable[Word]) -> Word:
+def problem_verdict(overall: Word, *, any_slower: bool) -> Word:
     """Return the verdict of a problem: never ``faster`` while one workload is ``slower``."""
-    if overall == "faster" and "slower" in set(workloads):
-        return "ambiguous"
-    return overall
+    return "ambiguous" if overall == "faster" and any_slower else overall

@@ -22,6 +22,8 @@ class VerdictPolicy(_Section):
     """``faster`` needs the one-sided 99 % lower bound above this, ``slower`` mirrors it."""
     confidence: float = Field(gt=0.5, lt=1.0)
     """Of the two-sided interval that is reported."""
+    process_noise: float = Field(ge=0.0)
+    """Prior standard deviation of the log ratio between process pairs (memory layout, caches)."""
 
 
 class SourcePolicy(_Section):

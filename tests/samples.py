@@ -28,7 +28,7 @@ SOURCE = r"""
 
 extern "C" void fused(const float* x, const float* r, const float* w, float* out, float* sum,
                       int64_t rows, int64_t cols, float eps) {
-#pragma omp parallel for
+#pragma omp parallel for if (rows * cols > 32768)
   for (int64_t i = 0; i < rows; ++i) {
     float total = 0.0f;
 #pragma omp simd reduction(+ : total)
@@ -135,7 +135,7 @@ SOURCE = r"""
 extern "C" void rotate(float* x, const float* c, const float* s,
                        int64_t tokens, int64_t heads, int64_t dim) {
   const int64_t half = dim / 2;
-#pragma omp parallel for
+#pragma omp parallel for if (tokens * heads * dim > 32768)
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t h = 0; h < heads; ++h) {
       float* row = x + (t * heads + h) * dim;

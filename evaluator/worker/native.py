@@ -16,17 +16,7 @@ from typing import Any
 
 import torch
 
-COMPILER = "g++"
-FLAGS = (
-    "-std=c++17",
-    "-O3",
-    "-march=native",
-    "-fopenmp",
-    "-fPIC",
-    "-shared",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-)
+from .compiler import COMPILER, FLAGS
 
 _POINTERS: Mapping[str, tuple[torch.dtype, ...]] = {
     "float*": (torch.float32,),

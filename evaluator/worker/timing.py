@@ -163,7 +163,8 @@ class TimedTarget:
     def _capture(self) -> None:
         """Capture the rotation, or fall back to stream events where it cannot be captured."""
         graph = torch.cuda.CUDAGraph()
-        calls = max(_GRAPH_MIN_CALLS, len(self._sets))
+        in_place = any(buffers.saved for buffers in self._sets)
+        calls = len(self._sets) if in_place else max(_GRAPH_MIN_CALLS, len(self._sets))
         try:
             with torch.cuda.graph(graph):
                 outputs = [function(*arguments) for function, arguments in self._schedule(calls)]

@@ -1,0 +1,47 @@
+"""C++ on the CPU: one ``extern "C"`` library per candidate, compiled by g++ in its sandbox.
+
+``evaluator/worker/native.py`` compiles ``SOURCE`` in about half a second and puts the bound
+functions into the module as ``native``. An integrated patch builds the same source in the
+same way, so that what was measured is what is shipped.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evaluator.candidate import BackendName
+from evaluator.errors import BackendUnavailable
+from evaluator.evaluation import Clock
+from evaluator.problem import Regime
+from evaluator.worker.compiler import COMPILER
+
+
+@dataclass(frozen=True)
+class CppBackend:
+    """C++17 with OpenMP, timed by the wall clock on pinned cores."""
+
+    name: ClassVar[BackendName] = BackendName.CPP
+    native: bool = True
+    device: str = "cpu"
+    gpu: bool = False
+    interpreted: bool = False
+
+    @classmethod
+    def detect(cls) -> CppBackend:
+        """Return the backend.
+
+        Raises:
+            BackendUnavailable: there is no compiler.
+        """
+        if shutil.which(COMPILER) is None:
+            raise BackendUnavailable(
+                f"{COMPILER} is not on this machine; install it (Debian, Ubuntu: "
+                "`apt-get install g++`), or choose another backend with --backend"
+            )
+        return cls()
+
+    def clock(self, regime: Regime) -> Clock:  # noqa: ARG002 (a CPU has one regime)
+        """Wall time: a call on a CPU has no launch to leave out."""
+        return Clock.WALL_PINNED

@@ -1,0 +1,229 @@
+"""The stages in which a candidate can end: load it, then check it on every workload.
+
+A candidate's failure is ``Ended``: the status, one line for people, and what was found until
+then. Failures of the reference or the machine are other exceptions and pass through.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from evaluator.backends import Backend
+from evaluator.candidate import Candidate
+from evaluator.client import Client, describe
+from evaluator.correctness import CheckResult, Expected, Fault, check_call, same_bits
+from evaluator.evaluation import Flag, OutputError, Severity, Status, WorkloadCorrectness
+from evaluator.problem import Problem
+from evaluator.reference import Reference, candidate_call
+from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
+from evaluator.tensors import CallResult
+from evaluator.worker.protocol import ProtocolError
+from evaluator.workload import Workload
+from policies.model import EvaluatorPolicy
+
+CandidateError = RequestFailed | WorkerCrashed | WorkerTimedOut
+
+_STATUS_OF_FAILURE = {
+    "compile": Status.COMPILE_ERROR,
+    "out_of_memory": Status.OUT_OF_MEMORY,
+    "contract": Status.INCORRECT,
+}
+
+
+class Ended(Exception):
+    """A candidate's evaluation is over."""
+
+    def __init__(
+        self,
+        status: Status,
+        message: str,
+        *,
+        correctness: Sequence[WorkloadCorrectness] = (),
+        detail: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.correctness = tuple(correctness)
+        self.detail = detail
+        """More than one line: a compiler's message, a traceback."""
+
+
+@dataclass
+class Findings:
+    """What the correctness stage found."""
+
+    correctness: list[WorkloadCorrectness] = field(default_factory=list)
+    flags: list[Flag] = field(default_factory=list)
+
+
+def load_candidate(
+    client: Client,
+    candidate: Candidate,
+    problem: Problem,
+    backend: Backend,
+    policy: EvaluatorPolicy,
+) -> None:
+    """Import (and compile) the candidate in a fresh worker.
+
+    Raises:
+        Ended: it does not compile, raises, hangs or dies.
+        WorkerLost: the worker did not even come up, which is not the candidate's fault.
+    """
+    limits = policy.limits
+    client.session.ready(limits.start_seconds)
+    try:
+        client.load(
+            candidate.source,
+            candidate_call(problem),
+            native=backend.native,
+            compile_seconds=limits.compile_seconds,
+            seconds=limits.import_seconds,
+        )
+    except (RequestFailed, WorkerCrashed, WorkerTimedOut) as error:
+        raise ended_by(error, "while it was loaded") from error
+
+
+def check_candidate(
+    client: Client,
+    reference: Reference,
+    workloads: Sequence[Workload],
+    seeds: Sequence[int],
+    *,
+    call_seconds: float,
+    deadline: float,
+) -> Findings:
+    """Run every workload on every seed and compare; held-out workloads come last.
+
+    Args:
+        client: the loaded candidate's.
+        reference: for the expected values.
+        workloads: to run.
+        seeds: secret ones.
+        call_seconds: the longest that one call may take.
+        deadline: on the monotonic clock, for all of it.
+
+    Raises:
+        Ended: a call fails, or a workload is wrong.
+    """
+    findings = Findings()
+    for workload in sorted(workloads, key=lambda w: w.held_out):
+        seconds = min(call_seconds, deadline - time.monotonic())
+        try:
+            result = _check_workload(client, reference, workload, seeds, seconds, findings)
+        except (RequestFailed, WorkerCrashed, WorkerTimedOut) as error:
+            if error.role is not Role.CANDIDATE:
+                raise
+            raise _ended_on(error, workload, findings) from error
+        findings.correctness.append(result)
+        if not result.passed and result.reason is not None:
+            message = f"workload {workload.name}: {result.reason}"
+            message = result.reason if workload.held_out else message
+            raise Ended(Status.INCORRECT, message, correctness=findings.correctness)
+    return findings
+
+
+def ended_by(error: CandidateError, when: str) -> Ended:
+    """Translate a candidate's failure into its status."""
+    if isinstance(error, WorkerTimedOut):
+        return Ended(Status.TIMEOUT, f"the candidate hung {when} and was killed")
+    if isinstance(error, WorkerCrashed):
+        status = Status.OUT_OF_MEMORY if error.out_of_memory else Status.RUNTIME_ERROR
+        return Ended(status, f"{error} {when}")
+    failure = error.failure
+    status = _STATUS_OF_FAILURE.get(failure.kind, Status.RUNTIME_ERROR)
+    text = _first_error_line(failure.message) if status is Status.COMPILE_ERROR else ""
+    return Ended(status, text or describe(error), detail=failure.message or failure.trace)
+
+
+def _check_workload(
+    client: Client,
+    reference: Reference,
+    workload: Workload,
+    seeds: Sequence[int],
+    call_seconds: float,
+    findings: Findings,
+) -> WorkloadCorrectness:
+    problem = reference.problem
+    checks: list[CheckResult] = []
+    for number, seed in enumerate(seeds):
+        expected = reference.expected(workload, seed)
+        result = client.run(workload, seed, seconds=call_seconds)
+        checks.append(_checked(problem, expected, result, client))
+        if number == 0 and not checks[0].faults:
+            again = client.run(workload, seed, seconds=call_seconds)
+            checks.append(_checked(problem, expected, again, client))
+            if not same_bits(result, again):
+                findings.flags.append(_nondeterministic(workload))
+        if checks[-1].faults:
+            break
+    return _summary(workload, checks, len(seeds))
+
+
+def _checked(
+    problem: Problem, expected: Expected, result: CallResult, client: Client
+) -> CheckResult:
+    try:
+        return check_call(problem.contract, problem.tolerance, expected, result)
+    except (ProtocolError, KeyError) as error:
+        client.session.close()
+        raise WorkerCrashed(Role.CANDIDATE, f"its report makes no sense: {error}") from error
+
+
+def _summary(workload: Workload, checks: Sequence[CheckResult], trials: int) -> WorkloadCorrectness:
+    faults = [f for check in checks for f in check.faults]
+    errors = () if workload.held_out else _worst([e for c in checks for e in c.errors])
+    return WorkloadCorrectness(
+        workload=workload.name,
+        passed=not faults,
+        trials=trials,
+        reason=_reason(faults, held_out=workload.held_out),
+        errors=errors,
+    )
+
+
+def _reason(faults: Sequence[Fault], *, held_out: bool) -> str | None:
+    if not faults:
+        return None
+    if held_out:
+        return f"{faults[0].kind} on a held-out workload"
+    return "; ".join(dict.fromkeys(f.detail for f in faults))
+
+
+def _worst(errors: Sequence[OutputError]) -> tuple[OutputError, ...]:
+    """The worst of each name over all trials."""
+    worst: dict[str, OutputError] = {}
+    for error in errors:
+        if error.name not in worst or error.budget_used > worst[error.name].budget_used:
+            worst[error.name] = error
+    return tuple(worst.values())
+
+
+def _ended_on(error: CandidateError, workload: Workload, findings: Findings) -> Ended:
+    """A failure at a workload; a held-out one keeps everything but the kind to itself."""
+    ended = ended_by(error, f"on workload {workload.name}")
+    message = f"workload {workload.name}: {ended.message}"
+    detail = ended.detail
+    if workload.held_out:
+        kind = error.failure.type_name if isinstance(error, RequestFailed) else ended.status.value
+        message, detail = f"{kind} on a held-out workload", ""
+    if ended.status is Status.INCORRECT:
+        failed = WorkloadCorrectness(workload=workload.name, passed=False, trials=1, reason=message)
+        findings.correctness.append(failed)
+    return Ended(ended.status, message, correctness=findings.correctness, detail=detail)
+
+
+def _nondeterministic(workload: Workload) -> Flag:
+    return Flag(
+        rule="nondeterministic",
+        severity=Severity.NOTE,
+        evidence=f"workload {workload.name}: two runs on the same input differ in bits, "
+        "both within the budget",
+    )
+
+
+def _first_error_line(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line.casefold()), lines[0] if lines else "")

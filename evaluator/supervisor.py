@@ -1,0 +1,400 @@
+"""The local evaluator: one problem, one backend, candidate after candidate.
+
+The supervisor owns seeds, expected values, comparison, clocks, statistics and the record;
+it imports neither reference nor candidate. The reference's worker, expected outputs and
+baselines stay warm between candidates; each candidate has a sandbox of its own. Whatever a
+candidate does ends as its own status within its time limits, and the next one starts as if
+nothing had happened (design.md section 4).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from evaluator import machine
+from evaluator.backends import Backend, choose_backend
+from evaluator.candidate import BackendName, Candidate
+from evaluator.client import Client
+from evaluator.errors import WorkerLost
+from evaluator.evaluation import (
+    Attestor,
+    Baseline,
+    Environment,
+    Evaluation,
+    Flag,
+    KernelResources,
+    Severity,
+    Speedup,
+    Status,
+    WorkloadCorrectness,
+    WorkloadTiming,
+)
+from evaluator.interpreted import compile_resources, interpretable_workloads
+from evaluator.judging import Ended, check_candidate, ended_by, load_candidate
+from evaluator.pairs import Baselines, PairResult, buffer_count, draw_seed, measure_pair
+from evaluator.policy import check_source
+from evaluator.problem import LoadedProblem
+from evaluator.reference import Reference
+from evaluator.sandbox import Sandbox
+from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
+from evaluator.summary import summarise
+from evaluator.workers import Workers
+from evaluator.workload import Workload
+from policies.model import EvaluatorPolicy, TimingBudget
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class _Draft:
+    """What is known of a candidate so far; a record is made of it at the end."""
+
+    candidate: Candidate
+    started: float = field(default_factory=time.monotonic)
+    correctness: Sequence[WorkloadCorrectness] = ()
+    timings: tuple[WorkloadTiming, ...] = ()
+    speedups: tuple[Speedup, ...] = ()
+    resources: tuple[KernelResources, ...] = ()
+    flags: list[Flag] = field(default_factory=list)
+    log: str = ""
+
+
+class LocalEvaluator:
+    """Implements ``evaluator.service.Evaluator`` on this machine; a context manager."""
+
+    def __init__(
+        self,
+        loaded: LoadedProblem,
+        backend: BackendName,
+        *,
+        policy: EvaluatorPolicy | None = None,
+        sandbox: Sandbox | None = None,
+        compiled_baseline: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        """Start nothing yet; entering the context does.
+
+        Args:
+            loaded: the problem and its reference's source.
+            backend: the candidates' language.
+            policy: by default ``policies/default.yml``.
+            sandbox: by default the machine's own choice.
+            compiled_baseline: whether ``torch.compile`` of the reference is timed as well.
+            progress: told in a few words what happens, for people who wait.
+
+        Raises:
+            BackendUnavailable: its compiler is not on this machine.
+            SandboxUnavailable: nothing is run without a sandbox.
+        """
+        self.loaded = loaded
+        self.policy = policy or EvaluatorPolicy.default()
+        self.backend: Backend = choose_backend(backend)
+        self._workers = Workers(sandbox or _default_sandbox(), self.backend, self.policy)
+        self._compiled_baseline = compiled_baseline
+        self._tell: Progress = progress or (lambda _: None)
+        self._seeds = [draw_seed() for _ in range(self.policy.correctness.trials)]
+        self._reference: Reference | None = None
+        self._baselines: Baselines | None = None
+        self._workloads: list[Workload] = list(loaded.problem.workloads)
+        self._intake_flags: list[Flag] = []
+
+    def __enter__(self) -> Self:
+        """Start the reference and check that it can be judged by.
+
+        Raises:
+            ReferenceFailed: it cannot run a workload or disagrees with itself.
+        """
+        try:
+            self._workers.prepare_standby()
+            self._warm_reference()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave no process behind."""
+        self.close()
+
+    def close(self) -> None:
+        """Kill every worker; calling it twice does no harm."""
+        self._workers.close()
+        if self._baselines is not None:
+            self._baselines.close()
+        if self._reference is not None:
+            self._reference.session.close()
+
+    def screen(self, candidate: Candidate, *, incumbent_us: float | None = None) -> Evaluation:
+        """Judge ``candidate`` against the warm reference.
+
+        Raises:
+            EvaluatorError: the machine, the sandbox or the reference fails.
+        """
+        draft = _Draft(candidate)
+        try:
+            return self._judge(draft, lambda: self._screen(draft, incumbent_us))
+        finally:
+            self._workers.prepare_standby()
+
+    def confirm(self, candidate: Candidate) -> Evaluation:
+        """Judge ``candidate`` in fresh processes, with fresh seeds and full timing.
+
+        Raises:
+            EvaluatorError: the machine, the sandbox or the reference fails.
+        """
+        draft = _Draft(candidate)
+        if self.backend.interpreted:
+            return self._judge(draft, lambda: self._screen(draft, None))
+        return self._judge(draft, lambda: self._confirm(draft), confirmed=True)
+
+    def _judge(
+        self, draft: _Draft, stages: Callable[[], Status], *, confirmed: bool = False
+    ) -> Evaluation:
+        """Run the stages after the source policy and make the record of how they ended."""
+        try:
+            self._check_policy(draft.candidate)
+            status = stages()
+            message = _success_message(status, draft)
+        except Ended as ended:
+            status, message = ended.status, ended.message
+            draft.correctness = ended.correctness or draft.correctness
+            draft.log = "\n".join(part for part in (ended.detail, draft.log) if part)
+            draft.timings = draft.speedups = ()
+        return self._record(draft, status, message, confirmed and status is Status.OK)
+
+    def _check_policy(self, candidate: Candidate) -> None:
+        entry = self.loaded.problem.entry.candidate_function
+        found = check_source(candidate, entry_function=entry, policy=self.policy.source)
+        if found:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            detail = "\n".join(str(v) for v in found)
+            raise Ended(Status.POLICY_VIOLATION, f"{found[0]}{more}", detail=detail)
+
+    def _screen(self, draft: _Draft, incumbent_us: float | None) -> Status:
+        self._warm_reference()
+        assert self._reference is not None
+        assert self._baselines is not None
+        draft.flags += self._intake_flags
+        client = self._workers.candidate()
+        with client.session:
+            try:
+                self._check(draft, client, self._reference, self._seeds)
+                if self.backend.interpreted:
+                    self._compile(draft, client)
+                    return Status.NOT_MEASURED
+                budget = self.policy.timing.screen
+                pair = self._time(draft, client, self._baselines, budget, incumbent_us)
+            finally:
+                draft.log = client.session.log_tail()
+        self._summarise(draft, [pair], self._baselines)
+        return Status.OK
+
+    def _confirm(self, draft: _Draft) -> Status:
+        """Fresh processes, seeds and buffers for every pair, and a check in each.
+
+        The compiled baseline takes most of a minute to build, so only the first pair has it.
+        """
+        pairs: list[PairResult] = []
+        budget = self.policy.timing.confirm
+        flags: list[Flag] = []
+        for number in range(budget.process_pairs):
+            self._tell(f"confirming in process pair {number + 1} of {budget.process_pairs}")
+            client = self._workers.reference()
+            with client.session:
+                reference = Reference(self.loaded, client, self.policy)
+                baselines = self._make_baselines(reference, compiled=number == 0)
+                try:
+                    pairs.append(self._confirm_pair(draft, reference, baselines, budget))
+                finally:
+                    baselines.close()
+                flags += baselines.flags
+        draft.flags += [*self._intake_flags, *dict.fromkeys(flags)]
+        self._summarise(draft, pairs, None)
+        return Status.OK
+
+    def _confirm_pair(
+        self, draft: _Draft, reference: Reference, baselines: Baselines, budget: TimingBudget
+    ) -> PairResult:
+        seeds = [draw_seed() for _ in self._seeds]
+        client = self._workers.candidate()
+        with client.session:
+            try:
+                self._check(draft, client, reference, seeds)
+                return self._time(draft, client, baselines, budget, None)
+            finally:
+                draft.log = client.session.log_tail()
+
+    def _check(
+        self, draft: _Draft, client: Client, reference: Reference, seeds: Sequence[int]
+    ) -> None:
+        """Load, then compare on every workload.
+
+        Raises:
+            Ended: the candidate fails.
+        """
+        self._tell("compiling and importing")
+        load_candidate(client, draft.candidate, self.loaded.problem, self.backend, self.policy)
+        self._tell("checking correctness")
+        limits = self.policy.limits
+        interpreted = self.backend.interpreted
+        findings = check_candidate(
+            client,
+            reference,
+            self._workloads,
+            seeds,
+            call_seconds=limits.interpreted_call_seconds if interpreted else limits.call_seconds,
+            deadline=draft.started + limits.total_seconds,
+        )
+        draft.correctness = findings.correctness
+        draft.flags += findings.flags
+
+    def _time(
+        self,
+        draft: _Draft,
+        client: Client,
+        baselines: Baselines,
+        budget: TimingBudget,
+        incumbent_us: float | None,
+    ) -> PairResult:
+        self._tell("timing")
+        try:
+            pair = measure_pair(
+                client,
+                baselines,
+                self._workloads,
+                clock=self.backend.clock(self.loaded.problem.regime),
+                budget=budget,
+                policy=self.policy,
+                incumbent_us=incumbent_us,
+            )
+        except (RequestFailed, WorkerCrashed, WorkerTimedOut) as error:
+            if error.role is not Role.CANDIDATE:
+                raise WorkerLost(f"timing stopped: {error}") from error
+            ended = ended_by(error, "while it was timed")
+            ended.correctness = tuple(draft.correctness)
+            raise ended from error
+        suspicion = next((m.suspicion for m in pair.measurements if m.suspicion), None)
+        if suspicion is not None:
+            flag = Flag(rule="claims", severity=Severity.VIOLATION, evidence=suspicion)
+            draft.flags.append(flag)
+            raise Ended(Status.CHEATING_SUSPECTED, suspicion, correctness=draft.correctness)
+        return pair
+
+    def _compile(self, draft: _Draft, client: Client) -> None:
+        """Compile the launches that the interpreter saw, for a GPU that is not here."""
+        self._tell("compiling for sm_90")
+        launches = client.launches(seconds=self.policy.limits.call_seconds)
+        if not launches:
+            evidence = "no @triton.jit kernel was launched"
+            flag = Flag(rule="no-kernel", severity=Severity.WARNING, evidence=evidence)
+            draft.flags.append(flag)
+            return
+        compiler = self._workers.compiler()
+        with compiler.session:
+            try:
+                draft.resources = compile_resources(
+                    compiler,
+                    draft.candidate,
+                    self.loaded.problem,
+                    launches,
+                    self.policy,
+                )
+            except (RequestFailed, WorkerCrashed, WorkerTimedOut) as error:
+                ended = ended_by(error, "while its kernels were compiled")
+                message = f"the kernels do not compile for sm_90: {ended.message}"
+                raise Ended(Status.COMPILE_ERROR, message, detail=ended.detail) from error
+
+    def _summarise(
+        self, draft: _Draft, pairs: Sequence[PairResult], baselines: Baselines | None
+    ) -> None:
+        counts = [buffer_count(w, self.policy) for w in self._workloads]
+        draft.timings, draft.speedups = summarise(
+            self._workloads, pairs, counts, self.policy.verdict
+        )
+        if baselines is not None:
+            draft.flags += baselines.flags
+
+    def _warm_reference(self) -> None:
+        """Start the reference, or start it again after its worker was lost."""
+        if self._reference is not None and not self._reference.session.closed:
+            return
+        if self._baselines is not None:
+            self._baselines.close()
+        self._tell("starting the reference")
+        self._reference = Reference(self.loaded, self._workers.reference(), self.policy)
+        self._baselines = self._make_baselines(self._reference, compiled=True)
+        self._workloads = list(self.loaded.problem.workloads)
+        cut_flags: list[Flag] = []
+        if self.backend.interpreted:
+            self._workloads, cut_flags = interpretable_workloads(
+                self._reference, self.policy.correctness, self._seeds[0]
+            )
+        self._intake_flags = cut_flags + self._reference.intake(self._workloads, self._seeds)
+
+    def _make_baselines(self, reference: Reference, *, compiled: bool) -> Baselines:
+        wanted = compiled and self._compiled_baseline
+        start = self._workers.baseline if wanted else None
+        return Baselines(self.loaded, reference, start, self.policy)
+
+    def _record(self, draft: _Draft, status: Status, message: str, confirmed: bool) -> Evaluation:
+        attested = {"correctness": Attestor.SUPERVISOR} if draft.correctness else {}
+        if draft.timings:
+            attested |= {"timings": Attestor.WORKER, "speedups": Attestor.SUPERVISOR}
+        if draft.resources:
+            attested["resources"] = Attestor.WORKER
+        return Evaluation(
+            candidate_id=draft.candidate.id,
+            problem_id=self.loaded.problem.id,
+            backend=draft.candidate.backend,
+            status=status,
+            message=message,
+            finished_at=datetime.now(UTC),
+            seconds=time.monotonic() - draft.started,
+            environment=self.environment(),
+            regime=self.loaded.problem.regime,
+            correctness=tuple(draft.correctness),
+            timings=draft.timings,
+            speedups=draft.speedups,
+            confirmed=confirmed,
+            resources=draft.resources,
+            flags=tuple(dict.fromkeys(draft.flags)),
+            attested=attested,
+            log_tail=draft.log[-_LOG_CHARACTERS:],
+        )
+
+    def environment(self) -> Environment:
+        """The machine and the versions that this evaluator's numbers belong to."""
+        return machine.environment(
+            device=self.backend.device,
+            threads=self._workers.threads,
+            sandbox=self._workers.sandbox.name,
+        )
+
+
+_LOG_CHARACTERS = 8000
+
+
+def _success_message(status: Status, draft: _Draft) -> str:
+    if status is Status.NOT_MEASURED:
+        return "correct in Triton's interpreter; not measured, for there is no GPU here"
+    speedup = next(s for s in draft.speedups if s.baseline is Baseline.EAGER)
+    return (
+        f"{speedup.verdict.value}: {speedup.value:.3f}x against eager "
+        f"[{speedup.low:.3f}, {speedup.high:.3f}]"
+    )
+
+
+def _default_sandbox() -> Sandbox:
+    from evaluator.sandbox.select import select_sandbox
+
+    return select_sandbox()

@@ -1,0 +1,218 @@
+"""Interleaved timing of a candidate and its baselines, and the bounds on what is claimed.
+
+A round times one block of each contestant in random order, so that drift falls on all
+alike. Blocks are calibrated per contestant to one length. Sampling stops when the
+interval is narrow enough or a cap is hit. The supervisor's own clock bounds every claim,
+and at a random round the buffers get fresh content and the outputs of the block that
+follows come back to be compared: work that was skipped or remembered shows there.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from evaluator.client import BlockTime, Client
+from evaluator.evaluation import Baseline, Clock
+from evaluator.statistics import Floats, half_width
+from evaluator.tensors import CallResult
+from evaluator.workload import Workload
+from policies.model import TimingBudget, TimingPolicy
+
+_OWN = "candidate"
+_CALIBRATION_STEPS = 4
+_MAX_CALLS = 20_000
+_IN_PLACE_CALLS_PER_BUFFER = 16
+"""Arguments that are overwritten drift within a block; this bounds how far."""
+_CHECK_EVERY = 5
+_HIDDEN_SHARE = 0.5
+_HIDDEN_FLOOR_NS = 3e6
+
+
+@dataclass
+class Contestant:
+    """A prepared target in one worker, calibrated to a number of calls per block."""
+
+    client: Client
+    handle: int
+    clock: Clock
+    calls: int = 1
+    estimate_ns: float = 0.0
+    """Time per call as calibration saw it."""
+    blocks: list[BlockTime] = field(default_factory=list)
+
+    def time(self, seconds: float) -> BlockTime:
+        """Time one block and remember it."""
+        block = self.client.block(self.handle, self.calls, seconds=seconds)
+        self.blocks.append(block)
+        return block
+
+
+@dataclass(frozen=True)
+class Audit:
+    """How to look into a timed block: fresh seeds, and who judges what comes back."""
+
+    seeds: tuple[int, ...]
+    judge: Callable[[CallResult, int], str | None]
+    """Takes the call and its seed; returns what is wrong with it, or None."""
+    in_place: bool
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One workload in one process pair."""
+
+    candidate_us: float
+    baselines_us: Mapping[Baseline, float]
+    log_ratios: Mapping[Baseline, Floats]
+    clock: Clock
+    calls_per_block: int
+    suspicion: str | None
+    """Why the candidate's claims cannot be believed, or None."""
+
+
+def calibrate(
+    contestant: Contestant, policy: TimingPolicy, *, seconds: float, max_calls: int = _MAX_CALLS
+) -> None:
+    """Set the calls per block so that a block takes ``policy.block_milliseconds``."""
+    target_ns = policy.block_milliseconds * 1e6
+    for _ in range(_CALIBRATION_STEPS):
+        block = contestant.client.block(contestant.handle, contestant.calls, seconds=seconds)
+        contestant.estimate_ns = block.per_call_ns
+        wanted = max(1, min(max_calls, round(target_ns / block.per_call_ns)))
+        settled = 0.7 <= wanted / block.calls <= 1.4
+        contestant.calls = wanted
+        if settled or wanted == max_calls:
+            return
+
+
+def in_place_limit(buffers: int) -> int:
+    """The most calls per block where arguments are overwritten."""
+    return buffers * _IN_PLACE_CALLS_PER_BUFFER
+
+
+def measure(
+    candidate: Contestant,
+    baselines: Mapping[Baseline, Contestant],
+    workload: Workload,
+    *,
+    budget: TimingBudget,
+    policy: TimingPolicy,
+    confidence: float,
+    audit: Audit,
+    seconds: float,
+    rng: random.Random,
+    coarse: bool = False,
+) -> Measurement:
+    """Time rounds until the interval is narrow or the budget is spent.
+
+    Args:
+        candidate: prepared and calibrated, like the baselines.
+        baselines: at least the eager one.
+        workload: what they are prepared for.
+        budget: rounds, seconds and precision.
+        policy: for the pause between blocks.
+        confidence: of the interval whose width is watched.
+        audit: the look into a block, made once at a random round.
+        seconds: deadline of a single request.
+        rng: order of blocks and the audited round.
+        coarse: stop at the least number of rounds that the statistics accept.
+    """
+    everyone = {_OWN: candidate, **{b.value: c for b, c in baselines.items()}}
+    first = {who: len(c.blocks) for who, c in everyone.items()}
+    end = time.monotonic() + budget.workload_seconds
+    rounds_wanted = _CHECK_EVERY if coarse else budget.max_rounds
+    audited_round = rng.randrange(min(rounds_wanted, budget.min_rounds))
+    suspicion: str | None = None
+    for done in range(rounds_wanted):
+        if done == audited_round:
+            suspicion = _audit(candidate, workload, audit, seconds)
+        order = list(everyone)
+        rng.shuffle(order)
+        for who in order:
+            time.sleep(policy.settle_milliseconds / 1000)
+            everyone[who].time(seconds)
+        if _enough(done + 1, everyone, first, budget, confidence, end):
+            break
+    blocks = {who: c.blocks[first[who] :] for who, c in everyone.items()}
+    return _measurement(blocks, candidate, suspicion)
+
+
+def _enough(
+    rounds: int,
+    everyone: Mapping[str, Contestant],
+    first: Mapping[str, int],
+    budget: TimingBudget,
+    confidence: float,
+    end: float,
+) -> bool:
+    if rounds < min(budget.min_rounds, _CHECK_EVERY):
+        return False
+    if time.monotonic() > end:
+        return True
+    if rounds < budget.min_rounds or rounds % _CHECK_EVERY:
+        return False
+    per_call = {who: _per_call(c.blocks[first[who] :]) for who, c in everyone.items()}
+    own = per_call.pop(_OWN)
+    ratios = [np.log(theirs) - np.log(own) for theirs in per_call.values()]
+    return all(half_width(r, confidence) <= budget.half_width for r in ratios)
+
+
+def _measurement(
+    blocks: Mapping[str, Sequence[BlockTime]],
+    candidate: Contestant,
+    suspicion: str | None,
+) -> Measurement:
+    per_call = {who: _per_call(timed) for who, timed in blocks.items()}
+    own = per_call.pop(_OWN)
+    return Measurement(
+        candidate_us=float(np.median(own)) / 1e3,
+        baselines_us={Baseline(b): float(np.median(v)) / 1e3 for b, v in per_call.items()},
+        log_ratios={Baseline(b): np.log(v) - np.log(own) for b, v in per_call.items()},
+        clock=candidate.clock,
+        calls_per_block=candidate.calls,
+        suspicion=suspicion or implausible_claim(blocks[_OWN], blocks[Baseline.EAGER]),
+    )
+
+
+def implausible_claim(own: Sequence[BlockTime], baseline: Sequence[BlockTime]) -> str | None:
+    """Compare the worker's claims with the supervisor's clock.
+
+    A claim above the wall time is impossible. A wall time far above the claim, where the
+    baseline's is not, means that work is done outside the timed region.
+    """
+    impossible = [b for b in own if b.claimed_ns > b.wall_ns]
+    if impossible:
+        block = impossible[0]
+        return (
+            f"claimed {block.claimed_ns / 1e3:.1f} us in {block.wall_ns / 1e3:.1f} us of wall time"
+        )
+    hidden = float(np.median([b.wall_ns - b.claimed_ns for b in own]))
+    usual = float(np.median([b.wall_ns - b.claimed_ns for b in baseline]))
+    wall = float(np.median([b.wall_ns for b in own]))
+    if hidden > usual * 2 + _HIDDEN_SHARE * wall + _HIDDEN_FLOOR_NS:
+        return (
+            f"{hidden / 1e6:.1f} ms of each block of {wall / 1e6:.1f} ms lie outside the timed "
+            f"region, {usual / 1e6:.1f} ms for the baseline"
+        )
+    return None
+
+
+def _audit(candidate: Contestant, workload: Workload, audit: Audit, seconds: float) -> str | None:
+    """Refill the buffers, time a block as always, and judge its last call."""
+    client = candidate.client
+    client.refill(candidate.handle, audit.seeds, seconds=seconds)
+    calls = len(audit.seeds) if audit.in_place else candidate.calls
+    client.block(candidate.handle, calls, seconds=seconds)
+    result, index = client.last(candidate.handle, workload, seconds=seconds)
+    if not 0 <= index < len(audit.seeds):
+        return f"the last call used buffer {index}, which does not exist"
+    return audit.judge(result, audit.seeds[index])
+
+
+def _per_call(blocks: Sequence[BlockTime]) -> Floats:
+    return np.array([b.per_call_ns for b in blocks], dtype=np.float64)
