@@ -31,7 +31,7 @@ def integrate(
     Exit 0: the branch is there. 1: no winner, or the target cannot take it. 2: the
     repository is not clean, or the branch exists.
     """
-    from bot.pipeline import integrate_stage
+    from bot.landing import integrate_stage
 
     result = integrate_stage(run, repo, branch=branch, replace=force)
     if json:

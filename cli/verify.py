@@ -36,7 +36,7 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="The result as one JSON object.")] = False,
 ) -> None:
     """Run tests and latency on both sides, in a sandbox. Exit 1: a test fails, or it is slower."""
-    from bot.pipeline import verify_stage
+    from bot.landing import verify_stage
 
     found = verify_stage(
         run,

@@ -17,6 +17,8 @@ from integrations.patch.errors import BranchExists, PatchError, RepositoryUnfit
 
 _NEW_FILE_MODE = "100644"
 _NO_COMMIT = "0" * 40
+_SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+"""Hooks and monitors are the repository's code; we run none of it."""
 
 
 class TargetRepository:
@@ -52,7 +54,7 @@ class TargetRepository:
     def _git(
         self, *arguments: str, env: Mapping[str, str] | None = None, strip: bool = True
     ) -> str:
-        command = ["git", "--literal-pathspecs", *arguments]
+        command = ["git", *_SAFE, "--literal-pathspecs", *arguments]
         try:
             return str(self._repo.git.execute(command, env=env, strip_newline_in_stdout=strip))
         except git.GitCommandError as error:
