@@ -114,7 +114,7 @@ def test_help_does_not_import_torch() -> None:
         "from cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'torch', 'triton', 'libcst', 'plotly', 'git'} & set(sys.modules)\n"
+        "heavy = {'torch', 'triton', 'libcst', 'matplotlib', 'git'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)

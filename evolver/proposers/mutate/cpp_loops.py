@@ -98,7 +98,7 @@ def _tiled(parsed: CppSource, function: Function, loop: Loop, size: int) -> Opti
 
 def _include(parsed: CppSource, header: str) -> list[Splice]:
     line = f"#include <{header}>"
-    return [] if line.encode() in parsed.cpp else [Splice(0, 0, f"{line}\n")]
+    return [] if line.encode() in parsed.cpp else [parsed.at_the_top(line)]
 
 
 def prefetch_options(source: str) -> list[Option]:

@@ -61,7 +61,7 @@ def _toggle(parsed: CppSource, option: str) -> Option:
         splices = [_cut(parsed, o) for o in other]
     else:
         splices = []
-    splices.append(Splice(0, 0, line))
+    splices.append(parsed.at_the_top(f"#pragma GCC {option}"))
     return Option(f"with GCC {option}", lambda: parsed.splice(splices))
 
 

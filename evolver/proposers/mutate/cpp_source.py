@@ -105,6 +105,11 @@ class CppSource:
         lead = "" if opens_its_line else "\n" + self.indent(node)
         return Splice(node.start_byte, node.start_byte, f"{lead}{line}\n{self.indent(node)}")
 
+    def at_the_top(self, line: str) -> Splice:
+        """Return the splice that puts ``line`` first, below the line break after the quotes."""
+        start = 1 if self.cpp.startswith(b"\n") else 0
+        return Splice(start, start, f"{line}\n")
+
     def _line_before(self, node: Node) -> str:
         start = self.cpp.rfind(b"\n", 0, node.start_byte) + 1
         return self.cpp[start : node.start_byte].decode()
