@@ -83,11 +83,12 @@ class BubblewrapSandbox:
             process = _SPAWNER.submit(_spawn, self.bwrap, arguments, pipes).result()
             pipes.close_theirs()
             try:
-                init_pid = _init_pid(pipes)
+                init_pid = _hold_init(pipes)
                 _wait_until_ready(pipes, spec.argv[0])
                 return NamespaceProcess(
                     process,
                     init_pid=init_pid,
+                    init_pidfd=pipes.ours.pop("init"),
                     requests=pipes.take_writer("request"),
                     replies=pipes.take_reader("reply"),
                     log=pipes.take_reader("log"),
@@ -249,11 +250,20 @@ def _spawn(bwrap: Path, arguments: Sequence[str], pipes: Plumbing) -> subprocess
         raise SandboxUnavailable(f"cannot run {bwrap}, so nothing was run: {error}") from error
 
 
-def _init_pid(pipes: Plumbing) -> int:
+def _hold_init(pipes: Plumbing) -> int:
+    """Return the number of the namespace's first process and keep it from being reused.
+
+    It is opened before the program starts, which may be over in a moment.
+    """
     info = pipes.read_all("info", seconds=_START_SECONDS)
     if not info:
         raise _unavailable("bubblewrap could not make namespaces", pipes)
-    return int(json.loads(info)["child-pid"])
+    pid = int(json.loads(info)["child-pid"])
+    try:
+        pipes.ours["init"] = os.pidfd_open(pid)
+    except ProcessLookupError as error:
+        raise _unavailable("bubblewrap could not build the sandbox", pipes) from error
+    return pid
 
 
 def _wait_until_ready(pipes: Plumbing, program: str) -> None:

@@ -37,6 +37,7 @@ class NamespaceProcess:
         process: subprocess.Popen[bytes],
         *,
         init_pid: int,
+        init_pidfd: int,
         requests: IO[bytes],
         replies: IO[bytes],
         log: IO[bytes],
@@ -47,6 +48,8 @@ class NamespaceProcess:
         Args:
             process: what we started, the parent of the namespace's first process.
             init_pid: the host's number of the namespace's first process.
+            init_pidfd: the same process as a descriptor, opened while it surely lived;
+                closed by ``kill``.
             requests: the pipe that the program reads; closed by ``kill``.
             replies: the pipe that the program writes; closed by ``kill``.
             log: the pipe of its output; read to its end by a thread of ours.
@@ -55,7 +58,7 @@ class NamespaceProcess:
         self.requests = requests
         self.replies = replies
         self._process = process
-        self._init = os.pidfd_open(init_pid)
+        self._init = init_pidfd
         self._limits = limits
         self._tail = _Tail(log, limits.log_bytes)
         self._ended = threading.Event()
