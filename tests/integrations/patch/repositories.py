@@ -40,7 +40,9 @@ ENGINE: dict[str, str | bytes] = {
     "engine/__init__.py": "",
     "engine/shapes.py": "",
     "engine/ops.py": NORM_FILE,
-    "tests/test_ops.py": "from engine.ops import rms_norm\n\n\ndef test_ok():\n    assert rms_norm\n",
+    "tests/test_ops.py": (
+        "from engine.ops import rms_norm\n\n\ndef test_ok():\n    assert rms_norm\n"
+    ),
 }
 
 

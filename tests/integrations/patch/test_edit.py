@@ -36,17 +36,17 @@ def removed_lines(before: bytes, after: bytes) -> list[bytes]:
 
 SHAPES = {
     "plain": "def f(x):\n    return x\n",
-    "docstring and comment": 'import torch\n\n\ndef f(x):\n    """Doc."""\n    # why\n    return x\n',
-    "docstring of several lines": 'def f(x):\n    """Doc.\n\n    More.\n    """  # odd\n\n    return x\n',
+    "docstring and comment": 'import torch\n\n\ndef f(x):\n    """Doc."""\n    # why\n    return x\n',  # noqa: E501
+    "docstring of several lines": 'def f(x):\n    """Doc.\n\n    More.\n    """  # odd\n\n    return x\n',  # noqa: E501
     "docstring alone": 'def f(x):\n    """Nothing."""\n\n\ny = 1\n',
     "comment before the first statement": "def f(x):\n\n    # why\n    return x\n",
-    "decorated": "import functools\n\n\n@functools.cache\n@functools.cache\ndef f(x):\n    return x\n",
+    "decorated": "import functools\n\n\n@functools.cache\n@functools.cache\ndef f(x):\n    return x\n",  # noqa: E501
     "decorated first statement": "def f(x):\n    @staticmethod\n    def g(): ...\n    return g\n",
     "header on many lines": "def f(\n    x,  # the input\n) -> int:  # odd\n    return x\n",
     "asynchronous": "async def f(x):\n    await x\n",
     "tabs": "import torch\nif True:\n\tdef f(x):\n\t\treturn x\n",
     "trailing blanks and form feed": "import torch  \n\x0c\ndef f(x):   \n    return x   \n",
-    "unicode": "# \u00e9\u4e16\u754c\nimport torch\ndef f(x):\n    '''\u4e16'''\n    return '\u00fc' or x\n",
+    "unicode": "# \u00e9\u4e16\u754c\nimport torch\ndef f(x):\n    '''\u4e16'''\n    return '\u00fc' or x\n",  # noqa: E501
     "try around the imports": "try:\n    import torch\nexcept ImportError:\n    torch = None\n\n\n"
     "def f(x):\n    return x\n",
     "future import": "from __future__ import annotations\n\n\ndef f(x):\n    return x\n",
@@ -143,7 +143,8 @@ def test_a_long_call_is_folded() -> None:
 
 
 def test_an_absolute_import_is_put_in_order_among_its_kin() -> None:
-    source = "import torch\n\nfrom pkg.alpha import a\nfrom pkg.zeta import z\n\ndef f(x):\n    return x\n"
+    imports = "import torch\n\nfrom pkg.alpha import a\nfrom pkg.zeta import z\n"
+    source = imports + "\n\ndef f(x):\n    return x\n"
     result = dispatched(source, kernel=KernelImport("pkg.ops", "k", False)).decode()
 
     assert "from pkg.alpha import a\nfrom pkg.ops import k\nfrom pkg.zeta import z\n" in result

@@ -146,7 +146,7 @@ def test_a_triton_kernel_does_not_break_machines_without_triton(repository: Path
 
 def test_a_dirty_target_is_refused_with_the_remedy(repository: Path) -> None:
     (repository / "engine/ops.py").write_text(NORM_FILE + "\n# edited\n")
-    with pytest.raises(RepositoryUnfit, match="not clean.*engine/ops.py.*commit or stash"):
+    with pytest.raises(RepositoryUnfit, match=r"not clean.*engine/ops\.py.*commit or stash"):
         integrate(*winner_for(), repository)
 
 
