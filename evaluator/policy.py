@@ -16,19 +16,19 @@ from evaluator.cpp_policy import check_cpp
 from policies.model import SourcePolicy
 
 _BUILTINS: Mapping[str, str] = {
-    "exec": "runs text as code",
-    "eval": "runs text as code",
-    "compile": "makes code from text",
-    "__import__": "imports past the list of allowed modules",
+    "exec": "it runs text as code",
+    "eval": "it runs text as code",
+    "compile": "it makes code from text",
+    "__import__": "it imports past the list of allowed modules",
     "open": "a kernel reads and writes no files",
     "input": "a kernel reads no terminal",
     "breakpoint": "a kernel starts no debugger",
-    "globals": "reaches the module's names by text",
-    "locals": "reaches names by text",
-    "vars": "reaches attributes by text",
-    "getattr": "reaches attributes by text",
-    "setattr": "changes attributes by text",
-    "delattr": "changes attributes by text",
+    "globals": "it reaches names by text",
+    "locals": "it reaches names by text",
+    "vars": "it reaches attributes by text",
+    "getattr": "it reaches attributes by text",
+    "setattr": "it changes attributes by text",
+    "delattr": "it changes attributes by text",
 }
 
 _FORBIDDEN_NAMES: Mapping[str, str] = {
@@ -142,7 +142,7 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_Name(self, node: ast.Name) -> None:
         if node.id in _BUILTINS and isinstance(node.ctx, ast.Load):
-            self._add("builtin", node, f"{node.id}() is not allowed: it {_BUILTINS[node.id]}")
+            self._add("builtin", node, f"{node.id}() is not allowed: {_BUILTINS[node.id]}")
         if _is_dunder(node.id) and node.id != "__name__":
             self._add("dunder", node, f"{node.id} reaches into the interpreter")
 

@@ -1,0 +1,184 @@
+"""``ksmith evaluate``: one candidate of one problem, one verdict."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.failures import ExitCode
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from evaluator.candidate import BackendName, Candidate
+    from evaluator.evaluation import Evaluation, Speedup
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command()(evaluate)
+
+
+def evaluate(
+    problem: Annotated[Path, typer.Argument(help="A problem directory.", metavar="PROBLEM")],
+    candidate: Annotated[Path, typer.Argument(help="A Python file.", metavar="CANDIDATE")],
+    backend: Annotated[
+        str | None, typer.Option(help="cpp or triton; by default told from the source.")
+    ] = None,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Several fresh process pairs, full timing.")
+    ] = False,
+    compiled: Annotated[
+        bool, typer.Option(help="Also time torch.compile of the reference (slower to start).")
+    ] = True,
+    json: Annotated[bool, typer.Option("--json", help="The record as one JSON object.")] = False,
+) -> None:
+    """Judge CANDIDATE against PROBLEM: correct? faster, and by how much?
+
+    Exit 0: correct and not slower; 1: slower, incorrect or refused; 3: the machine cannot.
+    """
+    from evaluator.problem import load_problem
+    from evaluator.supervisor import LocalEvaluator
+
+    loaded = load_problem(problem)
+    chosen = _read_candidate(candidate, backend)
+    with LocalEvaluator(
+        loaded, chosen.backend, compiled_baseline=compiled, progress=_progress
+    ) as evaluator:
+        evaluation = evaluator.confirm(chosen) if confirm else evaluator.screen(chosen)
+    if json:
+        print(evaluation.model_dump_json(indent=2))
+    else:
+        _print_for_people(evaluation)
+    raise typer.Exit(exit_code(evaluation))
+
+
+def exit_code(evaluation: Evaluation) -> ExitCode:
+    """0 where the candidate is correct and not slower, 1 where it fails, 3 where we do."""
+    from evaluator.evaluation import Status, Verdict
+
+    if evaluation.status in (Status.MACHINE_UNFIT, Status.HARNESS_ERROR):
+        return ExitCode.MACHINE_CANNOT
+    if evaluation.status.is_candidates_fault:
+        return ExitCode.NO
+    speedup = evaluation.speedup()
+    slower = speedup is not None and speedup.verdict is Verdict.SLOWER
+    return ExitCode.NO if slower else ExitCode.DONE
+
+
+def backend_of(source: str) -> BackendName:
+    """Tell the backend: a module that assigns SOURCE is C++, any other is Triton.
+
+    Raises:
+        SyntaxError: the source is not Python.
+    """
+    from evaluator.candidate import BackendName
+
+    assigned = {
+        target.id
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return BackendName.CPP if "SOURCE" in assigned else BackendName.TRITON
+
+
+def _read_candidate(path: Path, backend: str | None) -> Candidate:
+    from evaluator.candidate import BackendName, Candidate
+
+    try:
+        source = path.read_text(encoding="utf-8")
+        name = backend_of(source) if backend is None else BackendName(backend)
+        return Candidate.create(source, backend=name, proposer="user")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error}") from error
+    except SyntaxError as error:
+        raise typer.BadParameter(f"{path} is not Python: {error}") from error
+    except ValueError as error:
+        known = ", ".join(BackendName)
+        raise typer.BadParameter(f"no backend is called {backend!r} (known: {known})") from error
+
+
+def _progress(what: str) -> None:
+    print(f"ksmith: {what} ...", file=sys.stderr, flush=True)
+
+
+def _print_for_people(evaluation: Evaluation) -> None:
+    from rich.console import Console
+
+    console = Console()
+    colour = "red" if exit_code(evaluation) is not ExitCode.DONE else "green"
+    console.print(evaluation.status.value, style=f"bold {colour}", end="  ")
+    console.print(evaluation.message, markup=False, highlight=False, soft_wrap=True)
+    if evaluation.correctness:
+        console.print(_correctness_table(evaluation))
+    if evaluation.timings:
+        console.print(_timing_table(evaluation))
+    for speedup in evaluation.speedups:
+        console.print(f"overall against {speedup.baseline.value}: {_shown(speedup)}")
+    for kernel in evaluation.resources:
+        console.print(
+            f"{kernel.kernel} on {kernel.target}: {kernel.registers} registers, "
+            f"{kernel.spill_bytes} B spilled, {kernel.shared_bytes} B shared memory"
+        )
+    for flag in evaluation.flags:
+        line = f"{flag.severity.value}: {flag.rule}: {flag.evidence}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if evaluation.status.is_candidates_fault and evaluation.log_tail:
+        console.print(evaluation.log_tail.rstrip(), markup=False, highlight=False, style="dim")
+
+
+def _correctness_table(evaluation: Evaluation) -> Table:
+    from rich.table import Table
+
+    table = Table(title="correctness against float64", title_justify="left")
+    for heading in ("workload", "", "tensor", "max abs error", "max rel error", "budget used"):
+        table.add_column(heading, overflow="fold")
+    for workload in evaluation.correctness:
+        word = "passed" if workload.passed else "failed"
+        if not workload.errors:
+            table.add_row(workload.workload, word, "", "", "", "")
+        for error in workload.errors:
+            table.add_row(
+                workload.workload,
+                word,
+                error.name,
+                f"{error.max_abs_error:.2e}",
+                f"{error.max_rel_error:.2e}",
+                f"{error.budget_used:.1%}"
+                if error.budget_used < 100
+                else f"{error.budget_used:.3g}x",
+            )
+    return table
+
+
+def _timing_table(evaluation: Evaluation) -> Table:
+    from rich.table import Table
+
+    table = Table(title="time per call", title_justify="left")
+    for heading in ("workload", "candidate", "baseline", "speedup [95 %]", "verdict", "clock"):
+        table.add_column(heading, overflow="fold")
+    for timing in evaluation.timings:
+        for speedup in timing.speedups:
+            table.add_row(
+                timing.workload,
+                f"{timing.candidate_us:.2f} µs",
+                f"{speedup.baseline.value} {timing.baselines_us[speedup.baseline]:.2f} µs",
+                f"{speedup.value:.3f}x [{speedup.low:.3f}, {speedup.high:.3f}]",
+                speedup.verdict.value,
+                f"{timing.clock.value}, {speedup.blocks} blocks of {timing.calls_per_block} calls, "
+                f"{timing.buffers} buffers",
+            )
+    return table
+
+
+def _shown(speedup: Speedup) -> str:
+    return (
+        f"{speedup.verdict.value}, {speedup.value:.3f}x [{speedup.low:.3f}, {speedup.high:.3f}], "
+        f"99 % lower bound {speedup.lower_99:.3f} (from {speedup.blocks} blocks)"
+    )
