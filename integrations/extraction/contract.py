@@ -1,0 +1,86 @@
+"""The contract: what running the reference shows, what its code suggests, what the user knows.
+
+In that order, the later overruling the earlier.
+"""
+
+from __future__ import annotations
+
+from evaluator.intake import ReferenceFacts
+from evaluator.problem import Assumption, Contract, Output, OutputKind
+from integrations.errors import WorkloadsError
+from integrations.extraction.selections import Tags
+from integrations.workloads import ContractOverride
+
+
+def build_contract(
+    facts: ReferenceFacts, tags: tuple[Tags, ...], override: ContractOverride
+) -> tuple[Contract, list[Assumption]]:
+    """Return the contract and what was assumed about the outputs.
+
+    Raises:
+        WorkloadsError: the user's override names an output that does not exist, or contradicts
+            itself.
+    """
+    observed = facts.contract()
+    outputs = list(observed.outputs)
+    assumptions: list[Assumption] = []
+    if len(tags) == len(outputs):
+        outputs = _with_selections(outputs, tags, assumptions)
+    for number, change in override.outputs.items():
+        if not 0 <= number < len(outputs):
+            raise WorkloadsError(
+                f"contract.outputs names output {number}; the reference returns {len(outputs)}"
+            )
+        outputs[number] = _overridden(
+            number, outputs[number], change.model_dump(exclude_unset=True)
+        )
+    writes = observed.writes if override.writes is None else override.writes
+    missing = set(observed.writes) - set(writes)
+    if missing:
+        raise WorkloadsError(
+            f"contract.writes leaves out {', '.join(sorted(missing))}, which the reference was "
+            "seen to write"
+        )
+    contract = Contract(outputs=tuple(outputs), returns_tuple=observed.returns_tuple, writes=writes)
+    return contract, assumptions
+
+
+def _with_selections(
+    outputs: list[Output], tags: tuple[Tags, ...], assumptions: list[Assumption]
+) -> list[Output]:
+    changed = list(outputs)
+    for number, output in enumerate(outputs):
+        made = tags[number].indices
+        if output.kind is not OutputKind.EXACT or not made:
+            continue
+        selects = next(
+            (
+                other
+                for other, candidate in enumerate(outputs)
+                if candidate.kind is OutputKind.VALUES and tags[other].selected & made
+            ),
+            None,
+        )
+        if selects is None:
+            continue
+        free = all(s.order_free for s in made)
+        dim = next(iter(made)).dim if free else None
+        changed[number] = Output(
+            kind=OutputKind.INDICES, selects=selects, order_free_dim=dim, alias_of=output.alias_of
+        )
+        changed[selects] = changed[selects].model_copy(update={"order_free_dim": dim})
+        order = f", in any order along dimension {dim}" if free else ""
+        detail = f"output {number} holds the indices of the values in output {selects}{order}"
+        line = min(s.line for s in made)
+        assumptions.append(Assumption(kind="contract", detail=detail, line=line))
+    return changed
+
+
+def _overridden(number: int, output: Output, change: dict[str, object]) -> Output:
+    merged = {**output.model_dump(), **change}
+    if merged["kind"] != OutputKind.INDICES and "selects" not in change:
+        merged["selects"] = None
+    try:
+        return Output.model_validate(merged)
+    except ValueError as error:
+        raise WorkloadsError(f"contract.outputs.{number}: {error}") from error

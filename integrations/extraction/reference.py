@@ -1,0 +1,64 @@
+"""The text of ``reference.py``: header, imports, definitions."""
+
+from __future__ import annotations
+
+from evaluator.problem import Origin
+from integrations.extraction.closure import Closure
+from integrations.extraction.rewriting import class_code, piece_code
+
+
+def reference_source(closure: Closure, origin: Origin) -> str:
+    """Return a module that runs with torch and the standard library alone."""
+    parts = [_header(closure, origin)]
+    code = [piece_code(piece) for piece in closure.pieces]
+    if closure.owner is not None:
+        code.append(class_code(closure.owner))
+    previous_is_block = True
+    for text in code:
+        is_block = text.lstrip().startswith(("def ", "class ", "@", "#"))
+        parts.append("\n\n" if is_block or previous_is_block else "")
+        parts.append(text)
+        previous_is_block = is_block
+    source = "".join(parts)
+    compile(source, "reference.py", "exec")
+    return source
+
+
+def _header(closure: Closure, origin: Origin) -> str:
+    commit = f" at {origin.commit}" if origin.commit else ""
+    licence = (
+        f"Licence of the original: {origin.licence}."
+        if origin.licence
+        else ("No licence was found beside the original: ask before you publish this file.")
+    )
+    lines = [
+        f'"""{origin.target}, extracted by ksmith.',
+        "",
+        f"From {origin.repository}{commit}.",
+        licence,
+        "What was dropped, folded or assumed is listed in problem.yaml beside this file.",
+        '"""',
+        "",
+    ]
+    if closure.lazy_annotations:
+        lines += ["from __future__ import annotations", ""]
+    return "\n".join([*lines, *_imports(closure)]) + "\n"
+
+
+def _imports(closure: Closure) -> list[str]:
+    """Return the import statements, the standard library first, one line per module."""
+    members: dict[str, set[str]] = {}
+    statements: set[str] = set()
+    for external, name in closure.imports.items():
+        statement = external.statement(name)
+        if external.member is None:
+            statements.add(statement)
+        else:
+            members.setdefault(external.module, set()).add(statement.partition(" import ")[2])
+    statements |= {f"from {m} import {', '.join(sorted(n))}" for m, n in members.items()}
+    return sorted(statements, key=_import_order)
+
+
+def _import_order(statement: str) -> tuple[bool, bool, str]:
+    module = statement.split()[1]
+    return module.partition(".")[0] == "torch", statement.startswith("from"), statement
