@@ -49,11 +49,14 @@ class Lines:
         """Print what has just ended."""
         if progress.finished is not None:
             print(line_of(progress, progress.finished), file=sys.stderr, flush=True)
+        elif progress.phase is Phase.CONFIRMING:
+            print("confirming the best in fresh processes", file=sys.stderr, flush=True)
         elif progress.phase is Phase.STOPPED:
             print(f"stopped: {progress.description}", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Self:
-        """Begin; nothing to prepare."""
+        """Say what the first seconds go into."""
+        print("starting the evaluator: reference and baselines", file=sys.stderr, flush=True)
         return self
 
     def __exit__(

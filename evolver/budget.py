@@ -23,9 +23,16 @@ class Budget:
             return None
         return f"the budget of {self.steps} steps is spent"
 
-    def out_of_time(self, seconds: float) -> str | None:
-        """Return why ``seconds``, with those that must be kept back, are too many, or None."""
-        if self.minutes is None or seconds < 60 * self.minutes:
+    def out_of_time(self, seconds: float, *, reserve_seconds: float = 0.0) -> str | None:
+        """Return why the search must stop after ``seconds``, or None.
+
+        ``reserve_seconds`` are kept for the confirmation of the winner, though never more
+        than half of the budget: an estimate must not eat the search.
+        """
+        if self.minutes is None:
+            return None
+        limit = 60 * self.minutes
+        if seconds + min(reserve_seconds, limit / 2) < limit:
             return None
         return f"the budget of {self.minutes:g} minutes is spent"
 

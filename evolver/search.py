@@ -271,10 +271,9 @@ class Search:
         return self._out_of_time() or self._budget.out_of_steps(self._state.evaluated)
 
     def _out_of_time(self) -> str | None:
-        has_contender = self._state.next_contender() is not None
-        # A confirmation starts processes and measures in full: about two evaluations.
-        reserve = 2 * self._state.slowest_seconds if has_contender else 0.0
-        return self._budget.out_of_time(self._clock() - self._started + reserve)
+        contender = self._state.next_contender()
+        reserve = self._state.confirmation_seconds if contender else 0.0
+        return self._budget.out_of_time(self._clock() - self._started, reserve_seconds=reserve)
 
     def _rng(self, purpose: str) -> random.Random:
         """Return a generator of the next step's own: nothing of it has to be saved."""

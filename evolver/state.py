@@ -21,6 +21,8 @@ from evolver.summary import is_upheld
 
 CONTENDERS = 3
 """Confirmations at the end of one session, at most."""
+SCREENINGS_PER_CONFIRMATION = 8
+"""Fresh processes and baselines, three times, and the full timing: about so much longer."""
 
 
 class SearchState:
@@ -36,8 +38,8 @@ class SearchState:
         """Whether the search has come to its end, and nothing was done since."""
         self.fruitless = 0
         """Proposals in a row that led to no evaluation."""
-        self.slowest_seconds = 0.0
-        """The longest evaluation of a correct candidate."""
+        self.confirmation_seconds = 0.0
+        """What a confirmation takes: the last one, else estimated from the last screening."""
         self.counts: Counter[Status] = Counter()
         self.seeded: set[str] = set()
         """Proposers that have given all their seeds."""
@@ -68,6 +70,7 @@ class SearchState:
                 self._apply_measurement(entry)
             case EntryKind.CONFIRMED if _has_verdict(entry) and entry.candidate_id:
                 self.confirmed[entry.candidate_id] = is_upheld(entry)
+                self.confirmation_seconds = entry.seconds
 
     def unsettled_leader(self) -> Elite | None:
         """Return the leader where it should be measured again: it leads by one measurement.
@@ -110,7 +113,8 @@ class SearchState:
             self.archive.add_failure(candidate.id)
             return
         self._scores[candidate.id] = score
-        self.slowest_seconds = max(self.slowest_seconds, entry.evaluation.seconds)
+        if not self.confirmed:
+            self.confirmation_seconds = SCREENINGS_PER_CONFIRMATION * entry.evaluation.seconds
         self.archive.add(candidate.id, complexity_of(candidate), score)
 
     def _apply_measurement(self, entry: LogEntry) -> None:
