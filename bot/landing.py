@@ -20,7 +20,7 @@ def integrate_stage(
 ) -> IntegrationResult:
     """Commit the run's confirmed winner to a new branch of ``repository``.
 
-    Writes ``integration.json`` and ``integration.diff`` into the run's directory.
+    Writes ``integration/result.json`` and ``integration/change.diff`` into the run.
 
     Raises:
         SearchError: there is no such run.
@@ -56,7 +56,7 @@ def verify_stage(
 ) -> Verification:
     """Run the repository's tests and latency command on the run's branch and on its base.
 
-    Writes ``verification.json`` into the run's directory. The commands get as many threads
+    Writes ``integration/verification.json`` into the run. The commands get as many threads
     as the winner was measured with.
 
     Raises:

@@ -26,10 +26,10 @@ from evaluator.records import Record
 from integrations.checkouts import Checkouts, CommandResult
 from integrations.errors import IntegrationError
 from integrations.patch.repository import TargetRepository
-from integrations.patch.result import IntegrationResult
+from integrations.patch.result import INTEGRATION_DIRECTORY, IntegrationResult
 
 BEFORE, AFTER = "before", "after"
-VERIFICATION_FILE = "verification.json"
+VERIFICATION_FILE = f"{INTEGRATION_DIRECTORY}/verification.json"
 _TEST_SECONDS = 600.0
 _LATENCY_SECONDS = 300.0
 _MOST_TEST_FILES = 20
@@ -99,7 +99,8 @@ class Verification(Record):
         return proved and self.after.status == self.before.status and not self.broken
 
     def save(self, run_directory: Path) -> None:
-        """Write ``verification.json`` into the run's directory."""
+        """Write the record into the run's directory, beside the integration's."""
+        (run_directory / INTEGRATION_DIRECTORY).mkdir(exist_ok=True)
         text = self.model_dump_json(indent=2)
         (run_directory / VERIFICATION_FILE).write_text(text + "\n", encoding="utf-8")
 

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 from evaluator.records import Record
 from integrations.patch.errors import PatchError
 
-RESULT_FILE = "integration.json"
-DIFF_FILE = "integration.diff"
+INTEGRATION_DIRECTORY = "integration"
+RESULT_FILE = f"{INTEGRATION_DIRECTORY}/result.json"
+DIFF_FILE = f"{INTEGRATION_DIRECTORY}/change.diff"
 
 
 class IntegrationResult(Record):
@@ -32,7 +33,8 @@ class IntegrationResult(Record):
     """The folder, relative to the top, from which the repository's modules are imported."""
 
     def save(self, run_directory: Path) -> None:
-        """Write ``integration.json`` and ``integration.diff`` into the run's directory."""
+        """Write the record and the diff into the run's directory."""
+        (run_directory / INTEGRATION_DIRECTORY).mkdir(exist_ok=True)
         (run_directory / DIFF_FILE).write_bytes(self.diff.encode("utf-8", "surrogateescape"))
         text = self.model_dump_json(indent=2)
         (run_directory / RESULT_FILE).write_text(text + "\n", encoding="utf-8")

@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from pocketlm import Engine
+from pocketlm import Engine, engine, model
 
 
 def measure(batch: int, steps: int, repeats: int) -> list[float]:
@@ -23,6 +23,41 @@ def measure(batch: int, steps: int, repeats: int) -> list[float]:
     return figures
 
 
+PROFILED = {
+    "pocketlm/norm.py::add_rms_norm": model,
+    "pocketlm/rotary.py::apply_rotary": model,
+    "pocketlm/router.py::route": model,
+    "pocketlm/sampling.py::apply_penalties": engine,
+}
+
+
+def profile(batch: int, steps: int) -> dict[str, float]:
+    """Share of a generation's time that is spent in each function of ``PROFILED``."""
+    seconds = dict.fromkeys(PROFILED, 0.0)
+
+    def timed(target, function):
+        def call(*arguments):
+            start = time.perf_counter()
+            result = function(*arguments)
+            seconds[target] += time.perf_counter() - start
+            return result
+
+        return call
+
+    for target, module in PROFILED.items():
+        name = target.rpartition("::")[2]
+        setattr(module, name, timed(target, getattr(module, name)))
+    subject = Engine()
+    prompts = torch.arange(batch * 2).reshape(batch, 2) % subject.config.vocabulary
+    subject.generate(prompts, steps)
+    seconds.update(dict.fromkeys(PROFILED, 0.0))
+    start = time.perf_counter()
+    for _ in range(4):
+        subject.generate(prompts, steps)
+    whole = time.perf_counter() - start
+    return {target: spent / whole for target, spent in seconds.items()}
+
+
 def main() -> None:
     """Print the median, as text or as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -30,7 +65,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--profile", action="store_true", help="shares of functions, as JSON")
     options = parser.parse_args()
+    if options.profile:
+        print(json.dumps({"shares": profile(options.batch, options.steps)}))
+        return
     figures = measure(options.batch, options.steps, options.repeats)
     median = statistics.median(figures)
     if options.json:
