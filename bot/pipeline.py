@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from evaluator.candidate import BackendName
 from evaluator.machine import gpus, package_version
-from evaluator.problem import LoadedProblem
+from evaluator.problem import LoadedProblem, load_problem
 from evaluator.service import Evaluator
 from evolver.budget import DEFAULT_STEPS, Budget
 from evolver.progress import Observer, ignore
@@ -48,6 +48,21 @@ class SearchOrder:
     steps: int | None = None
     minutes: float | None = None
     seed: int | None = None
+
+
+def extract_stage(target: str, repository: Path, *, workloads: Path | None = None) -> LoadedProblem:
+    """Extract ``target`` (``path::qualname``) into ``runs/problems/<id>``, replacing what is there.
+
+    Raises:
+        IntegrationError: the target cannot be found or not faithfully extracted, or nothing
+            tells its inputs.
+        EvaluatorError: the extracted reference cannot run, or there is no sandbox.
+    """
+    from integrations.extraction.pipeline import extract, problem_id
+
+    folder = Path("runs") / "problems" / problem_id(target)
+    extract(target, repository, folder, workloads=workloads, force=True)
+    return load_problem(folder)
 
 
 def search_stage(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-import tempfile
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -93,8 +92,7 @@ def _problem(source: str, repo: Path | None, workloads: Path | None) -> LoadedPr
         raise typer.BadParameter(f"{source} is a target: name its repository with --repo DIR")
     from bot.pipeline import extract_stage
 
-    with tempfile.TemporaryDirectory(prefix="ksmith-problem-") as folder:
-        return extract_stage(source, repo, Path(folder) / "problem", workloads=workloads)
+    return extract_stage(source, repo, workloads=workloads)
 
 
 def _run_path(problem_id: str, *, resume: bool) -> Path:
