@@ -25,6 +25,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         SandboxUnavailable,
     )
     from evolver.errors import MachineTrouble, RunDamaged, RunUnwritable, SearchError
+    from integrations.errors import IntegrationError, Refused
     from integrations.patch.errors import BranchExists, PatchError, RepositoryUnfit
 
     table: list[tuple[type[Exception], ExitCode]] = [
@@ -40,5 +41,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (RepositoryUnfit, ExitCode.WRONG_USE),
         (BranchExists, ExitCode.WRONG_USE),
         (PatchError, ExitCode.NO),
+        (Refused, ExitCode.NO),
+        (IntegrationError, ExitCode.WRONG_USE),
     ]
     return next((code for kind, code in table if isinstance(error, kind)), None)
