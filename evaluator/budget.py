@@ -73,7 +73,7 @@ def _unit(dtype: str, reduction_length: int) -> float:
 def _reference_error(rows: Array, native: Array, scale: Array) -> Array:
     """The reference's error per row, robust against a lucky row. Shape (rows, 1)."""
     usable = np.isfinite(rows) & np.isfinite(native)
-    error = np.where(usable, np.abs(np.where(usable, native - rows, 0.0)), 0.0)
+    error = np.abs(np.where(usable, native, 0.0) - np.where(usable, rows, 0.0))
     worst = np.max(error, axis=1, keepdims=True)
     relative = np.divide(worst, scale, out=np.zeros_like(worst), where=scale > 0)
     robust: Array = np.maximum(worst, np.median(relative) * scale)
