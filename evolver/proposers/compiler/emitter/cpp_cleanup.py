@@ -1,20 +1,20 @@
 """Passes over a kernel's statements that make it short without changing what it computes.
 
-In order: unique names and types for everything (``resolve``), buffers that only carry one
-value per iteration become variables (``forward_values``), loop-invariant values move out
+They work on resolved statements (see ``cpp_resolve.py``). In order: buffers that only carry
+one value per iteration become variables (``forward_values``), loop-invariant values move out
 (``hoist``), values used once move to their use (``inline``).
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .cpp_expression import (
     Binary,
     Call,
+    Cast,
     Conditional,
     Expression,
     Index,
@@ -41,108 +41,18 @@ from .cpp_statements import (
     expressions_of,
     nested,
 )
-from .cpp_types import cast_to, typed
 
-_LONGEST_INLINE = 72
+_LONGEST_STATEMENT = 96
+_SHORT = 32
 _COMPLEMENTS = {("<", ">="), (">=", "<"), (">", "<="), ("<=", ">"), ("==", "!="), ("!=", "==")}
-
-
-class Resolver:
-    """Gives every variable one name and type, flattens plain braces, drops needless casts.
-
-    ``scope`` maps parameters as generated to (name, type) as wanted; two parameters that
-    are one tensor map to one name.
-    """
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count()
-
-    def resolve(
-        self, body: list[Statement], scope: dict[str, tuple[str, str]]
-    ) -> list[Statement]:
-        """Return ``body`` resolved. Raises ``Untranslatable`` where typing does."""
-        scope = dict(scope)
-        result: list[Statement] = []
-        for statement in body:
-            result.extend(self._statement(statement, scope))
-        return result
-
-    def _statement(
-        self, statement: Statement, scope: dict[str, tuple[str, str]]
-    ) -> Iterator[Statement]:
-        match statement:
-            case Block(inner, pragma):
-                resolved = self.resolve(inner, scope)
-                yield from [Block(resolved, pragma)] if pragma else resolved
-            case Loop():
-                yield self._loop(statement, scope)
-            case Thunk():
-                yield self._thunk(statement, scope)
-            case Declare():
-                yield self._declare(statement, scope)
-            case Scratch(kind, name, elements):
-                size = self._typed(elements, scope)[0]
-                yield Scratch(kind, self._fresh(name, kind + "*", scope), size)
-            case Assign(target, value):
-                place, kind = self._typed(target, scope)
-                yield Assign(place, cast_to(kind, self._typed(value, scope))[0])
-            case Evaluate(expression):
-                yield Evaluate(self._typed(expression, scope)[0])
-
-    def _thunk(self, thunk: Thunk, scope: dict[str, tuple[str, str]]) -> Thunk:
-        inside = dict(scope)
-        *body, last = thunk.body
-        assert isinstance(last, Return)
-        resolved = [s for inner in body for s in self._statement(inner, inside)]
-        value, kind = self._typed(last.value, inside)
-        return Thunk(self._fresh(thunk.name, kind, scope), [*resolved, Return(value)])
-
-    def _loop(self, loop: Loop, scope: dict[str, tuple[str, str]]) -> Loop:
-        start, stop, step = (
-            self._typed(e, scope)[0] for e in (loop.start, loop.stop, loop.step)
-        )
-        inside = dict(scope)
-        inside[loop.variable] = (loop.variable, "int64_t")
-        body = self.resolve(loop.body, inside)
-        return Loop(loop.variable, start, stop, step, body, loop.pragmas)
-
-    def _declare(self, declare: Declare, scope: dict[str, tuple[str, str]]) -> Declare:
-        assert declare.value is not None
-        value, kind = self._typed(declare.value, scope)
-        if declare.type not in ("auto", kind):
-            value, kind = cast_to(declare.type, (value, kind))
-        return Declare(kind, self._fresh(declare.name, kind, scope), value)
-
-    def _typed(
-        self, expression: Expression, scope: dict[str, tuple[str, str]]
-    ) -> tuple[Expression, str]:
-        value, kind = typed(expression, {old: kind for old, (_, kind) in scope.items()})
-        new_names: dict[Expression, Expression] = {
-            Name(old): Name(new) for old, (new, _) in scope.items() if old != new
-        }
-        return _with_names(value, new_names, {o: n for o, (n, _) in scope.items()}), kind
-
-    def _fresh(self, name: str, kind: str, scope: dict[str, tuple[str, str]]) -> str:
-        new = f"{name.rstrip('0123456789')}_{next(self._numbers)}"
-        scope[name] = (new, kind)
-        return new
-
-
-def _with_names(
-    expression: Expression, names: dict[Expression, Expression], calls: dict[str, str]
-) -> Expression:
-    if expression in names:
-        return names[expression]
-    if isinstance(expression, Call) and not expression.arguments:
-        return Call(calls.get(expression.function, expression.function), ())
-    return rebuild(expression, lambda e: _with_names(e, names, calls))
 
 
 def forward_values(body: list[Statement], buffers: dict[str, str]) -> list[Statement]:
     """Replace buffers of ``buffers`` that carry one value from a statement to its successors.
 
-    ``buffers`` has the element type of each. Such a buffer is stored to once, and each load has the same index text and comes later
-    in the same block: a row's sum on its way to the loop that normalises the row.
+    ``buffers`` has the element type of each. Such a buffer is stored to once, and each load
+    is of the same place, later in the same block: a row's sum on its way to the loop that
+    normalises the row.
     """
     for name, element in sorted(buffers.items()):
         forwarder = _Forwarder(name, element, body)
@@ -177,7 +87,7 @@ class _Forwarder:
             replacement = Name(f"{self.buffer}_value")
             body[position] = Declare(self.element, f"{self.buffer}_value", store.value)
         for statement in later:
-            _substitute_in(statement, {store.target: replacement})
+            _replace_in(statement, {store.target: replacement})
 
     def _all_loads_are(self, place: Expression, later: list[Statement]) -> bool:
         """Whether the buffer has no other store, and no load but of ``place`` in ``later``."""
@@ -198,25 +108,31 @@ def _stores_to(statement: Statement, name: str) -> bool:
     )
 
 
-def _substitute_in(statement: Statement, replacements: dict[Expression, Expression]) -> None:
-    """Replace within ``statement``, nested statements included."""
+def substitute_in(statement: Statement, change: Callable[[Expression], Expression]) -> None:
+    """Apply ``change`` to every expression of ``statement``, nested statements included."""
     for inner in every([statement]):
         match inner:
             case Declare(_, _, value) if value is not None:
-                inner.value = _simplified(substitute(value, replacements))
+                inner.value = _simplified(change(value))
             case Assign(target, value):
-                inner.target = substitute(target, replacements)
-                inner.value = _simplified(substitute(value, replacements))
+                inner.target = change(target)
+                inner.value = _simplified(change(value))
             case Evaluate(expression):
-                inner.expression = substitute(expression, replacements)
+                inner.expression = change(expression)
             case Return(value):
-                inner.value = _simplified(substitute(value, replacements))
+                inner.value = _simplified(change(value))
+
+
+def _replace_in(statement: Statement, replacements: dict[Expression, Expression]) -> None:
+    substitute_in(statement, lambda e: substitute(e, replacements))
 
 
 def _simplified(expression: Expression) -> Expression:
-    """Nested conditionals on one condition become one."""
+    """Nested conditionals on one condition become one; rounding that rounds nothing goes."""
     expression = rebuild(expression, _simplified)
     match expression:
+        case Cast("float", Cast(kind, value, _), _) if _is_exact(value, kind):
+            return value
         case Conditional(condition, Conditional(same, then, _), otherwise) if same == condition:
             return Conditional(condition, then, otherwise)
         case Conditional(condition, then, Conditional(other, inner, _)) if _complement(
@@ -224,6 +140,18 @@ def _simplified(expression: Expression) -> Expression:
         ):
             return Conditional(condition, then, inner)
     return expression
+
+
+def _is_exact(expression: Expression, kind: str) -> bool:
+    """Whether the float is a value of the 16-bit type ``kind`` already."""
+    match expression:
+        case Cast("float", _, widens):
+            return widens == kind
+        case Unary("-", operand):
+            return _is_exact(operand, kind)
+        case Conditional(_, then, otherwise):
+            return _is_exact(then, kind) and _is_exact(otherwise, kind)
+    return False
 
 
 def _complement(first: Expression, second: Expression) -> bool:
@@ -239,9 +167,7 @@ def _complement(first: Expression, second: Expression) -> bool:
 def mutable_names(kernel: list[Statement]) -> set[str]:
     """Variables that are assigned to after their declaration."""
     return {
-        s.target.name
-        for s in every(kernel)
-        if isinstance(s, Assign) and isinstance(s.target, Name)
+        s.target.name for s in every(kernel) if isinstance(s, Assign) and isinstance(s.target, Name)
     }
 
 
@@ -328,9 +254,7 @@ def _inline_once(body: list[Statement], mutable: set[str], counts: Counter[str])
     return changed
 
 
-def _move(
-    body: list[Statement], position: int, mutable: set[str], counts: Counter[str]
-) -> bool:
+def _move(body: list[Statement], position: int, mutable: set[str], counts: Counter[str]) -> bool:
     """Substitute the value declared at ``position`` into what follows, if that is safe."""
     statement = body[position]
     later = body[position + 1 :]
@@ -345,30 +269,54 @@ def _move(
     assert value is not None
     if counts[statement.name] == 0:
         return True
-    if isinstance(value, Number | Name) and not _changes(value, later):
+    if _is_plain(value) and not _changes(value, later):
         return _replace_all(later, {Name(statement.name): value})
-    if counts[statement.name] > 1 or len(render(value)) > _LONGEST_INLINE:
+    if counts[statement.name] > 1:
         return False
     user = _single_user(later, statement, mutable)
-    if user is None:
+    if user is None or not _fits(value, user):
         return False
     return _replace_all([user], {Name(statement.name): value})
 
 
+def _length(item: Statement | Expression) -> int:
+    """Characters of the expressions of ``item``."""
+    parts = expressions_of(item) if isinstance(item, Statement) else [item]
+    return sum(len(render(e)) for e in parts)
+
+
+def _fits(value: Expression, user: Statement) -> bool:
+    """Whether the user's line stays readable with the value in it, or may become shorter."""
+    inner = value.operand if isinstance(value, Cast) else value
+    length = _length(value)
+    is_short = length <= _SHORT or length + _length(user) <= _LONGEST_STATEMENT
+    return is_short or isinstance(inner, Conditional)
+
+
+def _is_plain(value: Expression) -> bool:
+    """Literals, variables, limits, and comparisons of these: as clear as a name for them."""
+    match value:
+        case Number() | Name():
+            return True
+        case Call(function, ()):
+            return function.startswith("std::numeric_limits")
+        case Binary("<" | ">=" | ">" | "<=", left, right):
+            return _is_plain(left) and _is_plain(right)
+    return False
+
+
 def _changes(value: Expression, later: list[Statement]) -> bool:
-    """Whether ``value`` is a variable that ``later`` assigns to."""
-    return isinstance(value, Name) and value.name in mutable_names(later)
+    """Whether ``later`` assigns to a variable of ``value``."""
+    return bool(set(names_in(value)) & mutable_names(later))
 
 
 def _replace_all(later: list[Statement], replacements: dict[Expression, Expression]) -> bool:
     for statement in later:
-        _substitute_in(statement, replacements)
+        _replace_in(statement, replacements)
     return True
 
 
-def _single_user(
-    later: list[Statement], declare: Declare, mutable: set[str]
-) -> Statement | None:
+def _single_user(later: list[Statement], declare: Declare, mutable: set[str]) -> Statement | None:
     """The statement at this level that uses the value, unless something it reads may change."""
     assert declare.value is not None
     reads_memory = any(isinstance(e, Index) for e in walk(declare.value))

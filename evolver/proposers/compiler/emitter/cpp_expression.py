@@ -70,6 +70,8 @@ class Cast:
 
     type: str
     operand: Expression
+    widens: str = ""
+    """The 16-bit type that a cast to float comes from, where it does."""
 
 
 @dataclass(frozen=True)
@@ -223,16 +225,16 @@ class _Parser:
         return base
 
     def primary(self) -> Expression:
-        token = self.take()
-        if token == "(":
+        word = self.take()
+        if word == "(":
             inner = self.conditional()
             self.take(")")
             return inner
-        if token[0].isdigit() or (token[0] == "." and len(token) > 1):
-            return Number(token)
-        if not (token[0].isalpha() or token[0] in "_:"):
-            raise Untranslatable(f"cannot read the C++ expression {self.text!r} at {token!r}")
-        return self.named(token)
+        if word[0].isdigit() or (word[0] == "." and len(word) > 1):
+            return Number(word)
+        if not (word[0].isalpha() or word[0] in "_:"):
+            raise Untranslatable(f"cannot read the C++ expression {self.text!r} at {word!r}")
+        return self.named(word)
 
     def named(self, name: str) -> Expression:
         if name == "decltype":
@@ -295,7 +297,7 @@ def _tokens(text: str) -> list[str]:
 def children(expression: Expression) -> tuple[Expression, ...]:
     """The direct operands of ``expression``."""
     match expression:
-        case Unary(_, operand) | Cast(_, operand) | Member(operand, _):
+        case Unary(_, operand) | Cast(_, operand, _) | Member(operand, _):
             return (operand,)
         case Binary(_, left, right) | CastLike(left, right) | Index(left, right):
             return (left, right)
@@ -311,8 +313,8 @@ def rebuild(expression: Expression, change: Callable[[Expression], Expression]) 
     match expression:
         case Unary(operator, operand):
             return Unary(operator, change(operand))
-        case Cast(type_name, operand):
-            return Cast(type_name, change(operand))
+        case Cast(type_name, operand, widens):
+            return Cast(type_name, change(operand), widens)
         case Member(base, field):
             return Member(change(base), field)
         case Binary(operator, left, right):
@@ -337,9 +339,7 @@ def walk(expression: Expression) -> Iterator[Expression]:
         yield from walk(child)
 
 
-def substitute(
-    expression: Expression, replacements: dict[Expression, Expression]
-) -> Expression:
+def substitute(expression: Expression, replacements: dict[Expression, Expression]) -> Expression:
     """``expression`` with every occurrence of a key replaced by its value."""
     found = replacements.get(expression)
     if found is not None:
@@ -367,15 +367,22 @@ def render(expression: Expression, parent: int = 0) -> str:
         case Conditional(condition, then, otherwise):
             text = f"{render(condition, 1)} ? {render(then, 1)} : {render(otherwise)}"
             return f"({text})" if parent > 0 else text
-        case Call(function, items):
-            return f"{function}({', '.join(render(i) for i in items)})"
-        case Braces(type_name, items):
-            return f"{type_name}{{{', '.join(render(i) for i in items)}}}"
-        case Cast(type_name, operand):
-            return f"{type_name}({render(operand)})"
-        case CastLike(model, operand):
-            return f"decltype({render(model)})({render(operand)})"
         case Index(base, index):
             return f"{render(base, _UNARY_PRECEDENCE)}[{render(index)}]"
         case Member(base, field):
             return f"{render(base, _UNARY_PRECEDENCE)}.{field}"
+    return _render_call(expression)
+
+
+def _render_call(expression: Expression) -> str:
+    """Text of what carries its operands in brackets."""
+    match expression:
+        case Call(function, items):
+            return f"{function}({', '.join(render(i) for i in items)})"
+        case Braces(type_name, items):
+            return f"{type_name}{{{', '.join(render(i) for i in items)}}}"
+        case Cast(type_name, operand, _):
+            return f"{type_name}({render(operand)})"
+        case CastLike(model, operand):
+            return f"decltype({render(model)})({render(operand)})"
+    raise Untranslatable(f"unknown expression {expression!r}")

@@ -21,8 +21,32 @@ from .cpp_wrapper import (
 )
 
 _UNINTERESTING = frozenset(
-    "clone convert_element_type copy copy_ empty expand full permute scalar_tensor select slice "
-    "slice_scatter split squeeze unsqueeze view where bitwise_not".split()
+    [
+        "clone",
+        "convert_element_type",
+        "copy",
+        "empty",
+        "empty_like",
+        "expand",
+        "full",
+        "lift_fresh_copy",
+        "permute",
+        "reshape",
+        "scalar_tensor",
+        "select",
+        "slice",
+        "slice_scatter",
+        "split",
+        "squeeze",
+        "t",
+        "to_copy",
+        "transpose",
+        "unsafe_view",
+        "unsqueeze",
+        "view",
+        "zeros",
+        "zeros_like",
+    ]
 )
 _NAMED_OPERATORS = 4
 
@@ -42,6 +66,7 @@ def assemble(
     wrapper: Wrapper,
     names: Mapping[str, str],
     style: CleanStyle,
+    operators: frozenset[str],
     prefix: str = "",
 ) -> Piece:
     """Clean the kernels of ``wrapper`` and write its steps.
@@ -50,13 +75,14 @@ def assemble(
         wrapper: what Inductor generated.
         names: what to call each generated argument and symbol.
         style: how to write the C++.
+        operators: names of operators that may be part of kernels' names.
         prefix: put before each function's name, to keep several graphs apart.
 
     Raises:
         Untranslatable: a kernel has no plain counterpart.
     """
     names = {**names, **_buffer_names(wrapper, set(names.values()))}
-    writer = _Writer(wrapper, names, style, prefix)
+    writer = _Writer(wrapper, names, style, operators, prefix)
     for step in wrapper.steps:
         writer.write(step)
     return Piece(tuple(writer.functions), writer.finished(), writer.outputs())
@@ -104,11 +130,17 @@ class _Writer:
     """Writes steps in order; kernels are cleaned as their launches come."""
 
     def __init__(
-        self, wrapper: Wrapper, names: Mapping[str, str], style: CleanStyle, prefix: str
+        self,
+        wrapper: Wrapper,
+        names: Mapping[str, str],
+        style: CleanStyle,
+        operators: frozenset[str],
+        prefix: str,
     ) -> None:
         self._wrapper = wrapper
         self._names = names
         self._style = style
+        self._operators = operators
         self._prefix = prefix
         self._lines: list[tuple[str, ast.stmt]] = []
         self._contiguous: dict[str, tuple[str, ...]] = {}
@@ -134,16 +166,14 @@ class _Writer:
             self._contiguous[step.name] = step.size
         else:
             stride = ", ".join(step.stride) + ("," if len(step.stride) == 1 else "")
-            text = (
-                f"{step.name} = torch.empty_strided(({size}), ({stride}), dtype={step.dtype})"
-            )
+            text = f"{step.name} = torch.empty_strided(({size}), ({stride}), dtype={step.dtype})"
         self._add(ast.parse(text).body[0])
 
     def _launch(self, kernel: str, arguments: list[ast.expr]) -> None:
         texts = [ast.unparse(a) for a in arguments]
         wanted = [self._argument_name(a) for a in arguments]
         text = self._wrapper.kernels[kernel]
-        operators = _operators(kernel)
+        operators = _operators_of(kernel, self._operators)
         clean = clean_kernel(
             text,
             self._function_name(operators),
@@ -211,31 +241,23 @@ def _is_dead(statement: ast.stmt, used: Mapping[str, int]) -> bool:
     return all(not used.get(ast.unparse(t), 0) for t in statement.targets)
 
 
-def _operators(kernel: str) -> list[str]:
-    """``cpp_fused_add_mean_0`` to ``["add", "mean"]``; names of operators keep their ``_``."""
+def _operators_of(kernel: str, known: frozenset[str]) -> list[str]:
+    """``cpp_fused_add_mean_0`` to ``["add", "mean"]``."""
     middle = re.sub(r"^cpp_fused_?|_?\d+$", "", kernel)
-    known = sorted(_UNINTERESTING | _MULTI_WORD, key=len, reverse=True)
+    longest_first = sorted(known, key=len, reverse=True)
     found: list[str] = []
     while middle:
-        name = next((k for k in known if middle == k or middle.startswith(k + "_")), None)
+        name = next((k for k in longest_first if middle == k or middle.startswith(k + "_")), None)
         name = name or middle.split("_")[0] or "_"
-        found.append(name)
+        found.append(name.strip("_"))
         middle = middle[len(name) :].removeprefix("_")
-    return [f for f in found if f.strip("_")]
-
-
-_MULTI_WORD = frozenset(
-    "var_mean clamp_min clamp_max index_put index_add index_select scatter_reduce cumsum "
-    "native_layer_norm bitwise_and bitwise_or log_softmax masked_fill constant_pad_nd".split()
-)
+    return [f for f in dict.fromkeys(found) if f]
 
 
 class _Renamer(ast.NodeTransformer):
     """Names for people; a view of a whole contiguous buffer becomes ``.view``."""
 
-    def __init__(
-        self, names: Mapping[str, str], contiguous: Mapping[str, tuple[str, ...]]
-    ) -> None:
+    def __init__(self, names: Mapping[str, str], contiguous: Mapping[str, tuple[str, ...]]) -> None:
         self._names = names
         self._contiguous = contiguous
 

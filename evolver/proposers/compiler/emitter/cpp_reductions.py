@@ -89,9 +89,7 @@ def _filtered(body: list[Statement]) -> list[Statement]:
     for statement in body:
         if isinstance(statement, Block | Loop):
             statement.body = _filtered(statement.body)
-        if not (
-            isinstance(statement, Assign) and _calls(statement.value, "cascade_sum_final")
-        ):
+        if not (isinstance(statement, Assign) and _calls(statement.value, "cascade_sum_final")):
             kept.append(statement)
     return kept
 

@@ -10,8 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .cpp_cleanup import Resolver, forward_values, hoist, inline, mutable_names
+from .cpp_cleanup import forward_values, hoist, inline, mutable_names
 from .cpp_expression import Binary, Call, Expression, Name, rebuild, render, substitute
+from .cpp_ranges import split_at_masks
 from .cpp_reductions import (
     ParallelStyle,
     accumulations,
@@ -19,6 +20,7 @@ from .cpp_reductions import (
     check_reductions,
     undo_partial_results,
 )
+from .cpp_resolve import Resolver
 from .cpp_statements import (
     Assign,
     Block,
@@ -35,10 +37,61 @@ from .cpp_statements import (
 )
 
 _KEYWORDS = frozenset(
-    "auto bool break case char class const continue default delete do double else enum extern "
-    "false float for goto if inline int long namespace new operator private public register "
-    "return short signed sizeof static struct switch template this true typedef union unsigned "
-    "using virtual void volatile while half bfloat16 xor and or not".split()
+    [
+        "auto",
+        "bool",
+        "break",
+        "case",
+        "char",
+        "class",
+        "const",
+        "continue",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "namespace",
+        "new",
+        "operator",
+        "private",
+        "public",
+        "register",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "true",
+        "typedef",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "while",
+        "half",
+        "bfloat16",
+        "xor",
+        "and",
+        "or",
+        "not",
+    ]
 )
 _ACCUMULATOR_NAMES = {
     "+": "sum",
@@ -50,6 +103,7 @@ _ACCUMULATOR_NAMES = {
 }
 _FAST_MATH = {"std::exp": "fast_exp", "std::tanh": "fast_tanh"}
 _INDENT = "    "
+_WIDTH = 88
 
 
 @dataclass(frozen=True)
@@ -59,6 +113,8 @@ class CleanStyle:
     parallel: ParallelStyle = field(default_factory=ParallelStyle)
     fast_math: bool = False
     """Whether exp and tanh are the prelude's polynomials, which vectorise, or libm's."""
+    split_masks: bool = True
+    """Whether a loop that treats ranges of its variable differently becomes several loops."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +159,8 @@ def clean_kernel(
     check_reductions(body)
     if style.fast_math:
         _replace_functions(body)
+    if style.split_masks:
+        body = split_at_masks(body)
     body = _named(body, {new for new, _ in scope.values()})
     body = annotate(body, style.parallel)
     kept, parameters = _used_parameters(kernel, scope, body)
@@ -208,11 +266,10 @@ def _depth(statement: Statement) -> int:
 
 
 def _loop_name(level: int, depth: int, taken: set[str]) -> str:
-    names = {1: ("i",), 2: ("row", "col")}.get(depth, tuple("ijklmn"))
-    name = names[min(level, len(names) - 1)]
-    while name in taken:
-        name += "_"
-    return name
+    plain = {1: ("i",), 2: ("row", "col")}.get(depth, ())
+    if plain and not set(plain) & taken:
+        return plain[level]
+    return [letter for letter in "ijklmnopqrstuvwxyz" if letter not in taken][level]
 
 
 def _renamed(
@@ -245,7 +302,8 @@ def _renamed(
             variable = _loop_name(level, depth, taken)
             inside = {**names, statement.variable: variable}
             body = [_renamed(s, inside, level + 1, depth, taken) for s in statement.body]
-            start, stop, step = (change(e) for e in (statement.start, statement.stop, statement.step))
+            bounds = (statement.start, statement.stop, statement.step)
+            start, stop, step = (change(e) for e in bounds)
             return Loop(variable, start, stop, step, body, statement.pragmas)
 
 
@@ -268,11 +326,12 @@ def _statement_lines(statement: Statement, assigned: set[str]) -> list[str]:
     match statement:
         case Declare(kind, name, value):
             const = "" if name in assigned else "const "
-            return [f"{const}{kind} {name} = {render(value)};"] if value else [f"{kind} {name};"]
+            text = render(value) if value is not None else "{}"
+            return _broken(f"{const}{kind} {name} = {text};")
         case Scratch(kind, name, elements):
             return [f"auto {name} = std::make_unique<{kind}[]>({render(elements)});"]
         case Assign(target, value):
-            return [_assignment(target, value)]
+            return _broken(_assignment(target, value))
         case Evaluate(expression):
             return [render(expression) + ";"]
         case Return(value):
@@ -290,6 +349,16 @@ def _statement_lines(statement: Statement, assigned: set[str]) -> list[str]:
             )
             pragmas = [f"#pragma {p}" for p in statement.pragmas]
             return [*pragmas, header, *_lines(statement.body, 1), "}"]
+
+
+def _broken(line: str) -> list[str]:
+    """A long statement with its value on a line of its own."""
+    if len(line) <= _WIDTH or line.startswith("#"):
+        return [line]
+    head, equals, value = line.partition(" = ")
+    if not equals:
+        return [line]
+    return [f"{head} =", _INDENT + value]
 
 
 def _assignment(target: Expression, value: Expression) -> str:

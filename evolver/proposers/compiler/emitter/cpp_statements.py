@@ -161,7 +161,7 @@ class _Reader:
         match = _LOOP.match(line)
         if match is None or next(self._lines) != "{":
             raise Untranslatable(f"unknown form of loop: {line!r}")
-        start, stop, step = (parse_expression(t) for t in match.group(2, 3) + (match[4] or "1",))
+        start, stop, step = (parse_expression(t) for t in (match[2], match[3], match[4] or "1"))
         return Loop(match.group(1), start, stop, step, self.until_brace(), list(pragmas))
 
     def thunk(self, name: str) -> Thunk:

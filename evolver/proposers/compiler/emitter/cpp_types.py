@@ -41,16 +41,54 @@ FLOATING = (*REDUCED, "float", "double")
 _RANK = ("bool", "int8_t", "uint8_t", "int16_t", "int", "int32_t", "int64_t", "float", "double")
 _COMPARISONS = ("==", "!=", "<", ">", "<=", ">=", "&&", "||")
 _SAME_TYPE = frozenset(
-    "std::exp std::exp2 std::expm1 std::log std::log2 std::log10 std::log1p std::sqrt std::tanh "
-    "std::erf std::erfc std::lgamma std::sin std::cos std::tan std::asin std::acos std::atan "
-    "std::sinh std::cosh std::asinh std::acosh std::atanh std::floor std::ceil std::trunc "
-    "std::round std::nearbyint std::abs std::fabs std::cbrt".split()
+    [
+        "std::exp",
+        "std::exp2",
+        "std::expm1",
+        "std::log",
+        "std::log2",
+        "std::log10",
+        "std::log1p",
+        "std::sqrt",
+        "std::tanh",
+        "std::erf",
+        "std::erfc",
+        "std::lgamma",
+        "std::sin",
+        "std::cos",
+        "std::tan",
+        "std::asin",
+        "std::acos",
+        "std::atan",
+        "std::sinh",
+        "std::cosh",
+        "std::asinh",
+        "std::acosh",
+        "std::atanh",
+        "std::floor",
+        "std::ceil",
+        "std::trunc",
+        "std::round",
+        "std::nearbyint",
+        "std::abs",
+        "std::fabs",
+        "std::cbrt",
+    ]
 )
 _COMMON_TYPE = frozenset(
-    "std::pow std::fmod std::atan2 std::hypot std::copysign std::max std::min "
-    "max_propagate_nan min_propagate_nan".split()
+    [
+        "std::pow",
+        "std::fmod",
+        "std::atan2",
+        "std::hypot",
+        "std::copysign",
+        "std::max",
+        "std::min",
+        "max_propagate_nan",
+        "min_propagate_nan",
+    ]
 )
-_PREDICATES = frozenset("std::isnan std::isinf std::isfinite std::signbit".split())
+_PREDICATES = frozenset(["std::isnan", "std::isinf", "std::isfinite", "std::signbit"])
 
 
 def canonical_type(name: str) -> str:
@@ -75,18 +113,23 @@ def typed(expression: Expression, scope: Mapping[str, str]) -> Typed:
             if name not in scope:
                 raise Untranslatable(f"the type of {name!r} is not known")
             return expression, scope[name]
-        case Cast(type_name, operand):
+        case Cast(type_name, operand, _):
             return cast_to(canonical_type(type_name), typed(operand, scope))
         case CastLike(model, operand):
             return cast_to(typed(model, scope)[1], typed(operand, scope))
+        case Call():
+            return _call(expression, scope)
+    return _typed_operation(expression, scope)
+
+
+def _typed_operation(expression: Expression, scope: Mapping[str, str]) -> Typed:
+    match expression:
         case Unary(operator, operand):
             return _unary(operator, typed(operand, scope))
         case Binary(operator, left, right):
             return _binary(operator, typed(left, scope), typed(right, scope))
         case Conditional(condition, then, otherwise):
             return _conditional(condition, then, otherwise, scope)
-        case Call():
-            return _call(expression, scope)
         case Index(base, index):
             pointer = typed(base, scope)[1]
             place = tidy_index(typed(index, scope)[0])
@@ -118,11 +161,11 @@ def cast_to(target: str, value: Typed) -> Typed:
     if target in REDUCED and source != "float":
         return Cast(target, cast_to("float", value)[0]), target
     if source in REDUCED and target != "float":
-        return cast_to(target, (Cast("float", expression), "float"))
+        return cast_to(target, (Cast("float", expression, source), "float"))
     if target == "uint8_t" and source in FLOATING:
         # A negative float has no defined conversion to an unsigned type; torch goes this way.
         return Cast(target, Cast("int64_t", expression)), target
-    return Cast(target, expression), target
+    return Cast(target, expression, source if source in REDUCED else ""), target
 
 
 def _literal(text: str, source: str, target: str) -> Number | None:

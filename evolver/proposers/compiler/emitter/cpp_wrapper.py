@@ -144,7 +144,7 @@ class _Reader:
         self.wrapper.steps.append(Python(ast.fix_missing_locations(statement)))
 
     def _plain(self, node: ast.expr) -> ast.expr:
-        plain = _Plain(self.wrapper.aliases).visit(node)
+        plain: ast.expr = _Plain(self.wrapper.aliases).visit(node)
         return ast.fix_missing_locations(plain)
 
 
