@@ -215,13 +215,14 @@ def _values(template: TensorTemplate, symbols: Mapping[str, int]) -> Values:
     if values is None:
         if template.dtype.is_floating:
             return Values()
-        high = 2 if template.dtype is DType.BOOL else 8
-        return Values(kind=ValueKind.INTEGERS, low=0, high=high)
-    low, high = (
-        float(_extent(bound, symbols)) if isinstance(bound, str) else bound
-        for bound in (values.low, values.high)
-    )
+        top = 2 if template.dtype is DType.BOOL else 8
+        return Values(kind=ValueKind.INTEGERS, low=0, high=top)
+    low, high = (_bound(bound, symbols) for bound in (values.low, values.high))
     return Values(kind=values.kind, mean=values.mean, std=values.std, low=low, high=high)
+
+
+def _bound(bound: float | str, symbols: Mapping[str, int]) -> float:
+    return float(_extent(bound, symbols)) if isinstance(bound, str) else bound
 
 
 def _extent(extent: Extent, symbols: Mapping[str, int]) -> int:

@@ -15,7 +15,6 @@ from integrations.extraction.edits import Edits
 from integrations.extraction.methods import ClassView, Member, module_kind
 from integrations.extraction.pruning import Pruner
 from integrations.extraction.resolution import (
-    Builtin,
     Definition,
     External,
     Place,
@@ -181,7 +180,7 @@ class _Builder:
         return self.names[key]
 
     def _is_too_large(self) -> bool:
-        """Whether the closure has outgrown what can be a kernel; said once, then nothing is added."""
+        """Whether the closure has outgrown what can be a kernel; then nothing is added."""
         if len(self.seen) < MAX_DEFINITIONS:
             return False
         reason = f"needs more than {MAX_DEFINITIONS} definitions of the repository"

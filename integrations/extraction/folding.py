@@ -74,6 +74,18 @@ def evaluate(node: ast.expr, facts: Facts) -> object:
             return facts.name(node.id)
         case ast.Attribute():
             return _attribute(node, facts)
+        case ast.IfExp():
+            chosen = truth(node.test, facts)
+            return UNKNOWN if chosen is None else evaluate(branch(node, chosen), facts)
+        case ast.Tuple() | ast.List() | ast.Set():
+            return _sequence(node.elts, facts)
+        case ast.Call():
+            return _call(node, facts)
+    return _operation(node, facts)
+
+
+def _operation(node: ast.expr, facts: Facts) -> object:
+    match node:
         case ast.UnaryOp():
             return _apply(_UNARY.get(type(node.op)), evaluate(node.operand, facts))
         case ast.BoolOp():
@@ -83,13 +95,6 @@ def evaluate(node: ast.expr, facts: Facts) -> object:
             return _apply(_BINARY.get(type(node.op)), *sides)
         case ast.Compare():
             return _comparison(node, facts)
-        case ast.IfExp():
-            chosen = truth(node.test, facts)
-            return UNKNOWN if chosen is None else evaluate(branch(node, chosen), facts)
-        case ast.Tuple() | ast.List() | ast.Set():
-            return _sequence(node.elts, facts)
-        case ast.Call():
-            return _call(node, facts)
     return UNKNOWN
 
 

@@ -26,8 +26,25 @@ _TRUE_ON = {
     "is_cpu": {Machine.CPU},
 }
 _NEVER = frozenset(
-    "is_hip is_rocm is_amd is_npu is_xpu is_musa is_mps is_hpu is_tpu is_neuron is_sail is_maca "
-    "is_ascend is_out_of_tree cpu_has_amx_support is_gfx95_supported is_gfx1250_supported".split()
+    [
+        "is_hip",
+        "is_rocm",
+        "is_amd",
+        "is_npu",
+        "is_xpu",
+        "is_musa",
+        "is_mps",
+        "is_hpu",
+        "is_tpu",
+        "is_neuron",
+        "is_sail",
+        "is_maca",
+        "is_ascend",
+        "is_out_of_tree",
+        "cpu_has_amx_support",
+        "is_gfx95_supported",
+        "is_gfx1250_supported",
+    ]
 )
 _SINGLE_RANK = {
     "get_tensor_model_parallel_world_size": 1,

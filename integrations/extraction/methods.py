@@ -180,6 +180,6 @@ def _is_self(node: ast.expr) -> bool:
 
 def _stored_on_self(statement: ast.stmt) -> Iterator[str]:
     for node in ast.walk(statement):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            if _is_self(node.value):
-                yield node.attr
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Store(), value=value) if _is_self(value):
+                yield name

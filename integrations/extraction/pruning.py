@@ -20,7 +20,16 @@ from integrations.extraction.scopes import outer_names
 from integrations.extraction.source import SourceModule
 
 KEPT_DECORATORS = frozenset(
-    "staticmethod classmethod property dataclass wraps total_ordering unique contextmanager".split()
+    [
+        "staticmethod",
+        "classmethod",
+        "property",
+        "dataclass",
+        "wraps",
+        "total_ordering",
+        "unique",
+        "contextmanager",
+    ]
 )
 _CACHES = frozenset({"lru_cache", "cache", "cached_property"})
 _LOGGERS = frozenset({"logger", "logging", "log", "_logger", "LOGGER", "warnings"})
@@ -268,7 +277,7 @@ class _Walk:
         if len(call.args) != 2 or ast.unparse(call.args[0]) != "self":
             return UNKNOWN
         name = call.args[1]
-        return bool(attributes.get(name.value)) if isinstance(name, ast.Constant) else UNKNOWN
+        return bool(attributes.get(str(name.value))) if isinstance(name, ast.Constant) else UNKNOWN
 
     def _local_values(self, node: _Function, is_entry: bool) -> dict[str, object]:
         """Return every local name of the function, with its value where it is known and constant.

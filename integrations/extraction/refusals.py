@@ -15,12 +15,36 @@ from integrations.extraction.closure import Closure, Piece, live_nodes
 from integrations.extraction.machines import last_name
 
 _RANDOM_FUNCTIONS = frozenset(
-    "rand randn randint randperm rand_like randn_like randint_like multinomial bernoulli poisson "
-    "normal rrelu alpha_dropout feature_dropout".split()
+    [
+        "rand",
+        "randn",
+        "randint",
+        "randperm",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "multinomial",
+        "bernoulli",
+        "poisson",
+        "normal",
+        "rrelu",
+        "alpha_dropout",
+        "feature_dropout",
+    ]
 )
 _RANDOM_METHODS = frozenset(
-    "multinomial bernoulli bernoulli_ uniform_ normal_ random_ exponential_ geometric_ cauchy_ "
-    "log_normal_".split()
+    [
+        "multinomial",
+        "bernoulli",
+        "bernoulli_",
+        "uniform_",
+        "normal_",
+        "random_",
+        "exponential_",
+        "geometric_",
+        "cauchy_",
+        "log_normal_",
+    ]
 )
 _HOST_METHODS = frozenset({"item", "tolist", "cpu", "numpy"})
 _SHAPE_FROM_DATA = frozenset(
@@ -74,9 +98,8 @@ def _judge(node: ast.AST, masks: set[str]) -> str | None:
         return "a generator: it does not return its result"
     if isinstance(node, ast.Global):
         return f"writes the module's global {', '.join(node.names)}"
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-        if _is_mask(node.slice, masks):
-            return f"`{ast.unparse(node)}` selects by a mask: the result's shape depends on data"
+    if isinstance(node, ast.Subscript) and _reads_by_mask(node, masks):
+        return f"`{ast.unparse(node)}` selects by a mask: the result's shape depends on data"
     if isinstance(node, ast.Call):
         return _judge_call(node)
     return None
@@ -123,6 +146,10 @@ def _boolean_names(piece: Piece) -> set[str]:
                         is_mask = target is name and _is_mask(node.value, set())
                         held[name.id] = held.get(name.id, True) and is_mask
     return {name for name, always in held.items() if always}
+
+
+def _reads_by_mask(node: ast.Subscript, masks: set[str]) -> bool:
+    return isinstance(node.ctx, ast.Load) and _is_mask(node.slice, masks)
 
 
 def _is_mask(node: ast.expr, masks: set[str]) -> bool:

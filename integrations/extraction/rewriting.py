@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
@@ -18,20 +19,21 @@ from integrations.extraction.edits import Drop, Edit, Replace, TakeBranch
 from integrations.extraction.source import SourceModule
 
 _Position = tuple[int, int]
-_Statements = Sequence[cst.BaseStatement]
+_Span = tuple[_Position, _Position]
+Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
 
 def piece_code(piece: Piece) -> str:
     """Return the edited text of a piece at the top level of a module."""
     nodes = rewrite(piece)
-    return cst.Module(body=list(nodes)).code.strip("\n") + "\n"
+    return cst.Module(body=nodes).code.strip("\n") + "\n"
 
 
 def class_code(owner: ClassPiece) -> str:
     """Return the text of the flattened class: constants first, then methods."""
-    body: list[cst.BaseStatement] = []
+    body: list[Statement] = []
     for piece in owner.members:
-        nodes = list(rewrite(piece))
+        nodes = rewrite(piece)
         blank = cst.EmptyLine(indent=False)
         if body and isinstance(piece.statement, ast.FunctionDef):
             first = nodes[0]
@@ -44,137 +46,127 @@ def class_code(owner: ClassPiece) -> str:
     return cst.Module(body=[definition]).code.strip("\n") + "\n"
 
 
-def rewrite(piece: Piece) -> _Statements:
+def rewrite(piece: Piece) -> list[Statement]:
     """Return the libcst nodes of a piece after its edits."""
     first, text = _lines_of(piece.module, piece.statement)
     # One line before the piece keeps its leading comments attached to it.
-    prefix = "pass\n" if piece.statement.col_offset == 0 else "if True:\n"
-    wrapper = MetadataWrapper(cst.parse_module(prefix + text))
-    positions = wrapper.resolve(PositionProvider)
-    edits = {
-        _position(piece.module, node, first): _Edit(type(node), edit)
-        for node, edit in piece.edits.by_node.items()
+    is_indented = piece.statement.col_offset > 0
+    wrapper = MetadataWrapper(cst.parse_module(("if True:\n" if is_indented else "pass\n") + text))
+    spans = {
+        node: ((p.start.line, p.start.column), (p.end.line, p.end.column))
+        for node, p in wrapper.resolve(PositionProvider).items()
     }
-    rename = piece.name if isinstance(piece.statement, (ast.FunctionDef, ast.ClassDef)) else None
-    rewriter = _Rewriter(edits, {n: (p.start.line, p.start.column) for n, p in positions.items()})
-    module = wrapper.module.visit(rewriter)
-    body = module.body[1:] if prefix == "pass\n" else _block_of(module.body[0])
-    return [_renamed(body[0], rename), *body[1:]]
+    module = wrapper.module.visit(_Rewriter(_Located.of(piece, first), spans))
+    body: list[Any] = _block_of(module.body[0]) if is_indented else list(module.body[1:])
+    if isinstance(piece.statement, (ast.FunctionDef, ast.ClassDef)):
+        body[0] = body[0].with_changes(name=cst.Name(piece.name))
+    return body
 
 
 @dataclass(frozen=True)
-class _Edit:
-    kind: type[ast.AST]
-    edit: Edit
+class _Located:
+    """Edits by place: statements by where they begin, expressions by their whole span."""
+
+    statements: dict[_Position, Edit]
+    expressions: dict[_Span, Edit]
+
+    @classmethod
+    def of(cls, piece: Piece, first: int) -> _Located:
+        located = cls({}, {})
+        for node, edit in piece.edits.by_node.items():
+            assert isinstance(node, (ast.stmt, ast.expr))
+            start = _position(piece.module, node.lineno, node.col_offset, first)
+            if isinstance(node, ast.stmt):
+                located.statements[start] = edit
+                continue
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
+            end = _position(piece.module, node.end_lineno, node.end_col_offset, first)
+            located.expressions[(start, end)] = edit
+        return located
 
 
 class _Rewriter(cst.CSTTransformer):
-    def __init__(
-        self, edits: dict[_Position, _Edit], positions: dict[cst.CSTNode, _Position]
-    ) -> None:
+    def __init__(self, edits: _Located, spans: dict[cst.CSTNode, _Span]) -> None:
         super().__init__()
         self.edits = edits
-        self.positions = positions
+        self.spans = spans
+        self.elifs: set[cst.CSTNode] = set()
 
-    def _edit(self, node: cst.CSTNode, *kinds: type[ast.AST]) -> Edit | None:
-        found = self.edits.get(self.positions.get(node, (0, 0)))
-        return found.edit if found is not None and issubclass(found.kind, kinds) else None
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Any:
+        """Carry out the edit of a node once those below it are done."""
+        result: Any = super().on_leave(original_node, updated_node)
+        if isinstance(original_node, cst.BaseExpression):
+            return self._expression(original_node, result)
+        if isinstance(result, cst.IndentedBlock):
+            return _never_empty(result)
+        if isinstance(original_node, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
+            return self._statement(original_node, result)
+        return result
 
-    # --- statements
-
-    def leave_If(
-        self, original_node: cst.If, updated_node: cst.If
-    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
-        updated = updated_node.with_changes(
-            orelse=self._settled(original_node.orelse, updated_node.orelse)
-        )
-        edit = self._edit(original_node, ast.If)
+    def _statement(self, original: cst.CSTNode, updated: Any) -> Any:
+        edit = self.edits.statements.get(self.spans[original][0])
         if isinstance(edit, Drop):
             return cst.RemoveFromParent()
-        if not isinstance(edit, TakeBranch) or self._is_elif(original_node):
+        if not isinstance(original, cst.If):
+            return updated
+        updated = updated.with_changes(orelse=self._settled(original.orelse, updated.orelse))
+        if not isinstance(edit, TakeBranch) or original in self.elifs:
             return updated
         kept = _block_of(updated) if edit.taken else _else_body(updated.orelse)
         return cst.FlattenSentinel(_with_comments(kept, updated.leading_lines))
 
     def visit_If(self, node: cst.If) -> None:
+        """Remember which nodes are an ``elif``: they cannot give way to several statements."""
         if isinstance(node.orelse, cst.If):
-            self._elifs = getattr(self, "_elifs", set()) | {node.orelse}
+            self.elifs.add(node.orelse)
 
-    def _is_elif(self, node: cst.If) -> bool:
-        return node in getattr(self, "_elifs", set())
-
-    def _settled(
-        self, original: cst.If | cst.Else | None, updated: cst.If | cst.Else | None
-    ) -> cst.If | cst.Else | None:
-        """Carry out the edit of an ``elif``, which cannot give way to several statements."""
+    def _settled(self, original: cst.CSTNode | None, updated: Any) -> cst.If | cst.Else | None:
+        """Carry out the edit of an ``elif`` from the ``if`` that it belongs to."""
         if not isinstance(original, cst.If) or not isinstance(updated, cst.If):
-            return updated
-        edit = self._edit(original, ast.If)
+            return cast("cst.Else | None", updated)
+        edit = self.edits.statements.get(self.spans[original][0])
         if not isinstance(edit, TakeBranch):
             return updated
         return cst.Else(body=updated.body) if edit.taken else updated.orelse
 
-    def on_leave(
-        self, original_node: cst.CSTNode, updated_node: cst.CSTNode
-    ) -> cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.CSTNode]:
-        result: object = super().on_leave(original_node, updated_node)
-        if isinstance(original_node, cst.If):
-            return result  # type: ignore[return-value]
-        if isinstance(original_node, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
-            if isinstance(self._edit(original_node, ast.stmt), Drop):
-                return cst.RemoveFromParent()
-        if isinstance(original_node, cst.BaseExpression):
-            return self._expression(original_node, result)
-        if isinstance(original_node, cst.IndentedBlock) and isinstance(result, cst.IndentedBlock):
-            return _never_empty(result)
-        return result  # type: ignore[return-value]
-
-    def _expression(self, original: cst.BaseExpression, updated: object) -> cst.CSTNode:
-        edit = self._edit(original, ast.expr)
-        if isinstance(edit, Replace) and self._is_outermost(original):
-            return cst.parse_expression(edit.text)
+    def _expression(self, original: cst.CSTNode, updated: Any) -> Any:
+        edit = self._edit_of(original)
+        if isinstance(edit, Replace):
+            new = cst.parse_expression(edit.text)
+            return new.with_changes(lpar=updated.lpar, rpar=updated.rpar)
         if isinstance(edit, TakeBranch) and isinstance(updated, cst.IfExp):
             side = updated.body if edit.taken else updated.orelse
-            return side.with_changes(lpar=updated.lpar or side.lpar, rpar=updated.rpar or side.rpar)
-        assert isinstance(updated, cst.CSTNode)
+            outer = updated if updated.lpar else side
+            return side.with_changes(lpar=outer.lpar, rpar=outer.rpar)
         return updated
 
-    def _is_outermost(self, node: cst.BaseExpression) -> bool:
-        """Whether ``node`` is of the edited kind: ``a`` and ``a.b`` begin at the same place."""
-        found = self.edits[self.positions[node]]
-        return _CST_KINDS.get(found.kind, type(node)) is type(node)
-
-    # --- decorators and annotations
+    def _edit_of(self, node: cst.CSTNode) -> Edit | None:
+        span = self.spans.get(node)
+        return None if span is None else self.edits.expressions.get(span)
 
     def leave_Decorator(
         self, original_node: cst.Decorator, updated_node: cst.Decorator
     ) -> cst.Decorator | cst.RemovalSentinel:
-        dropped = isinstance(self._edit(original_node.decorator, ast.expr), Drop)
+        """Take a decorator off."""
+        dropped = isinstance(self._edit_of(original_node.decorator), Drop)
         return cst.RemoveFromParent() if dropped else updated_node
 
     def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:
+        """Take a parameter's annotation off; its default loses the blanks around ``=``."""
         annotation = original_node.annotation
-        if annotation and isinstance(self._edit(annotation.annotation, ast.expr), Drop):
-            return updated_node.with_changes(annotation=None)
-        return updated_node
+        if annotation is None or not isinstance(self._edit_of(annotation.annotation), Drop):
+            return updated_node
+        return updated_node.with_changes(annotation=None, equal=cst.MaybeSentinel.DEFAULT)
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
-    ) -> cst.FunctionDef | cst.RemovalSentinel:
+    ) -> cst.FunctionDef:
+        """Take the annotation of the result off."""
         returns = original_node.returns
-        if returns and isinstance(self._edit(returns.annotation, ast.expr), Drop):
-            return updated_node.with_changes(returns=None)
-        return updated_node
-
-
-_CST_KINDS: dict[type[ast.AST], type[cst.CSTNode]] = {
-    ast.Name: cst.Name,
-    ast.Attribute: cst.Attribute,
-    ast.Call: cst.Call,
-    ast.IfExp: cst.IfExp,
-    ast.Subscript: cst.Subscript,
-    ast.Compare: cst.Comparison,
-}
+        if returns is None or not isinstance(self._edit_of(returns.annotation), Drop):
+            return updated_node
+        return updated_node.with_changes(returns=None)
 
 
 def _lines_of(module: SourceModule, statement: ast.stmt) -> tuple[int, str]:
@@ -189,14 +181,13 @@ def _lines_of(module: SourceModule, statement: ast.stmt) -> tuple[int, str]:
     return first, text if text.endswith("\n") else text + "\n"
 
 
-def _position(module: SourceModule, node: ast.AST, first: int) -> _Position:
-    """Return where libcst sees the node: its line in the piece's text, its column in characters."""
-    line, offset = node.lineno, node.col_offset  # type: ignore[attr-defined]
+def _position(module: SourceModule, line: int, offset: int, first: int) -> _Position:
+    """Return where libcst sees a place: its line in the piece's text, its column in characters."""
     column = len(module.lines[line - 1].encode("utf-8")[:offset].decode("utf-8"))
     return line - first + 2, column
 
 
-def _block_of(node: cst.CSTNode) -> list[cst.BaseStatement]:
+def _block_of(node: cst.CSTNode) -> list[Any]:
     body = getattr(node, "body", None)
     if isinstance(body, cst.IndentedBlock):
         return list(body.body)
@@ -204,15 +195,13 @@ def _block_of(node: cst.CSTNode) -> list[cst.BaseStatement]:
     return [cst.SimpleStatementLine(body=body.body)]
 
 
-def _else_body(orelse: cst.If | cst.Else | None) -> list[cst.BaseStatement]:
+def _else_body(orelse: cst.If | cst.Else | None) -> list[Any]:
     if orelse is None:
         return []
     return [orelse] if isinstance(orelse, cst.If) else _block_of(orelse)
 
 
-def _with_comments(
-    body: list[cst.BaseStatement], comments: Sequence[cst.EmptyLine]
-) -> list[cst.BaseStatement]:
+def _with_comments(body: list[Any], comments: Sequence[cst.EmptyLine]) -> list[Any]:
     """Keep the comments above a folded ``if`` above what it left."""
     if not body or not hasattr(body[0], "leading_lines"):
         return body
@@ -224,12 +213,6 @@ def _never_empty(block: cst.IndentedBlock) -> cst.IndentedBlock:
     if block.body:
         return block
     return block.with_changes(body=[cst.SimpleStatementLine(body=[cst.Pass()])])
-
-
-def _renamed(statement: cst.BaseStatement, name: str | None) -> cst.BaseStatement:
-    if name is None or not isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
-        return statement
-    return statement.with_changes(name=cst.Name(name))
 
 
 def _without_blanks(node: cst.FunctionDef) -> list[cst.EmptyLine]:

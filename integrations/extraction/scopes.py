@@ -114,24 +114,26 @@ def _names_bound_by(body: Iterable[ast.AST], dropped: frozenset[ast.AST]) -> set
         node = pending.pop()
         if node in dropped:
             continue
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(node.name)
-            continue
-        if isinstance(node, ast.Lambda):
-            continue
-        if isinstance(node, _COMPREHENSIONS):
-            walrus = [n for n in ast.walk(node) if isinstance(n, ast.NamedExpr)]
-            names |= {w.target.id for w in walrus}
-            continue
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names |= {a.asname or a.name.split(".")[0] for a in node.names}
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            names.add(node.name)
-        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            names.add(node.id)
-        elif isinstance(node, ast.Global):
+        names |= _bound_directly(node)
+        if isinstance(node, ast.Global):
             globals_ |= set(node.names)
-        elif isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
-            names.add(node.name)
-        pending.extend(ast.iter_child_nodes(node))
+        if not isinstance(node, (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef)):
+            pending.extend(ast.iter_child_nodes(node))
     return names - globals_
+
+
+def _bound_directly(node: ast.AST) -> set[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            return {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            return {a.asname or a.name.split(".")[0] for a in aliases}
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            return {name}
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            return {name}
+        case ast.MatchStar(name=str(name)):
+            return {name}
+    return set()

@@ -19,10 +19,36 @@ _NEEDS_DIM = frozenset({"max", "min", "median"})
 _ALONE = frozenset({"argsort", "argmax", "argmin"})
 _GATHERS = frozenset({"gather", "take_along_dim", "index_select", "take"})
 _KEEP_INDEX = frozenset(
-    "to int long type type_as view reshape flatten contiguous unsqueeze squeeze clone".split()
+    [
+        "to",
+        "int",
+        "long",
+        "type",
+        "type_as",
+        "view",
+        "reshape",
+        "flatten",
+        "contiguous",
+        "unsqueeze",
+        "squeeze",
+        "clone",
+    ]
 )
 _FORGET = frozenset(
-    "sum mean prod amax amin any all argsort size numel zeros_like ones_like".split()
+    [
+        "sum",
+        "mean",
+        "prod",
+        "amax",
+        "amin",
+        "any",
+        "all",
+        "argsort",
+        "size",
+        "numel",
+        "zeros_like",
+        "ones_like",
+    ]
 )
 _FACTS = frozenset({"shape", "dtype", "device", "ndim"})
 

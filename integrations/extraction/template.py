@@ -57,7 +57,7 @@ def _scalar(value: object) -> str:
 
 
 def ask_for_workloads(target: str, hints: list[Hint], problem: Path, repo: Path) -> WorkloadsNeeded:
-    """Write the template beside ``problem`` (never over a file) and return what to tell the user."""
+    """Write the template beside ``problem``, never over a file; return what to tell the user."""
     path = _free_path(problem.parent / "workloads.yml", problem.name)
     command = f"ksmith extract {target} --repo {repo} -o {problem} --workloads {path}"
     path.parent.mkdir(parents=True, exist_ok=True)
