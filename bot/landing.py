@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from evaluator.candidate import BackendName
+from evaluator.problem import Problem
+from evaluator.workload import TensorSpec
 from evolver.run import Run
 from integrations.patch import IntegrationResult, PatchError, integrate
 from integrations.verify import Verification, verify
@@ -40,9 +42,30 @@ def integrate_stage(
             repository,
             branch=branch,
             replace=replace,
+            reextract=reference_now,
         )
     result.save(run_path)
     return result
+
+
+def reference_now(problem: Problem, repository: Path) -> str:
+    """Extract the problem's target again, statically, and return the reference's source.
+
+    Raises:
+        IntegrationError: it cannot be found or extracted any more.
+    """
+    from integrations.extraction.folding import SOME_TENSOR
+    from integrations.extraction.pipeline import extract_source
+
+    known: dict[str, object] = {}
+    for name in problem.parameters:
+        values = [w.arguments[name] for w in problem.workloads]
+        key = f"self.{name}" if name in problem.state else name
+        if all(isinstance(v, TensorSpec) for v in values):
+            known[key] = SOME_TENSOR
+        elif all(type(v) is type(values[0]) and v == values[0] for v in values):
+            known[key] = values[0]
+    return extract_source(problem.origin.target, repository, known=known).source
 
 
 def verify_stage(

@@ -16,14 +16,16 @@ from pathlib import Path
 
 from bot.demo.repository import write_engine
 from bot.landing import integrate_stage, verify_stage
-from bot.pipeline import SearchOrder, extract_stage, search_stage
+from bot.pipeline import SearchOrder, search_stage
 from evaluator.errors import EvaluatorError
+from evaluator.problem import load_problem
 from evaluator.records import Record
 from evolver.progress import Observer
 from evolver.report import write_report
 from evolver.run import Run
 from evolver.summary import Outcome, Summary
 from integrations.checkouts import Checkouts
+from integrations.extraction.pipeline import extract
 from integrations.patch import IntegrationResult
 from integrations.patch.repository import TargetRepository
 from integrations.patch.result import DIFF_FILE
@@ -160,12 +162,9 @@ def _search(
     audience: Audience,
 ) -> Tried:
     name = target.rpartition("::")[2]
-    loaded = extract_stage(
-        target,
-        repository,
-        directory / "problems" / name,
-        workloads=repository / "workloads" / f"{name}.yml",
-    )
+    problem = directory / "problems" / name
+    extract(target, repository, problem, workloads=repository / "workloads" / f"{name}.yml")
+    loaded = load_problem(problem)
     run_path = directory / "runs" / name
     with audience.watch() as observer:
         order = SearchOrder(minutes=minutes)

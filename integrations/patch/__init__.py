@@ -70,14 +70,14 @@ def integrate(
     """
     problem = loaded.problem
     _require_confirmed_win(problem, candidate, evaluation)
-    path, _, qualname = problem.origin.target.rpartition("::")
+    path, qualname = _path_and_function(problem)
     git_side = TargetRepository(repository)
     target = git_side.prefix / PurePosixPath(path)
     branch = branch or branch_name(problem)
     current = git_side.require_branch_free(branch, replace=replace)
     git_side.require_clean(target)
     source = git_side.read(target)
-    _require_unmoved(loaded, repository, reextract)
+    _require_unmoved(loaded, git_side, repository, reextract)
     site = find_site(source, qualname)
     _require_same_parameters(problem, site)
     layout = plan_layout(
@@ -99,7 +99,7 @@ def integrate(
         state=problem.state,
     )
     kernel = render_kernel_file(problem, candidate, evaluation, cases, header=site.leading_comments)
-    test = render_behaviour_test(problem, candidate, cases, site, layout)
+    test = render_behaviour_test(problem, candidate, cases, site, layout, qualname=qualname)
     files = {
         layout.kernel: _as_file(kernel, site),
         target: edited,
@@ -118,6 +118,14 @@ def integrate(
         diff=git_side.diff(commit),
         import_root=str(layout.import_root),
     )
+
+
+def _path_and_function(problem: Problem) -> tuple[str, str]:
+    """The target's file and function; a target that names a class means its method."""
+    path, _, qualname = problem.origin.target.rpartition("::")
+    if problem.entry.class_name is not None and "." not in qualname:
+        return path, f"{qualname}.{problem.entry.function}"
+    return path, qualname
 
 
 def _as_file(text: str, site: FunctionSite) -> bytes:
@@ -150,16 +158,26 @@ def _require_confirmed_win(problem: Problem, candidate: Candidate, evaluation: E
         )
 
 
-def _require_unmoved(loaded: LoadedProblem, repository: Path, reextract: Reextract | None) -> None:
-    """The reference that was optimised must be what the repository holds now."""
-    if reextract is None:
+def _require_unmoved(
+    loaded: LoadedProblem,
+    git_side: TargetRepository,
+    repository: Path,
+    reextract: Reextract | None,
+) -> None:
+    """The reference that was optimised must be what the repository holds now.
+
+    A checkout of the very commit, with no edit, needs no second extraction to agree.
+    """
+    origin = loaded.problem.origin
+    if origin.commit == git_side.base and git_side.is_clean():
         return
-    if reextract(loaded.problem, repository) != loaded.reference_source:
-        raise TargetMoved(
-            f"{loaded.problem.origin.target} in {repository} is not what was extracted "
-            f"(from commit {(loaded.problem.origin.commit or 'unknown')[:10]}): it or something "
-            "that it calls changed; extract and optimise it again"
-        )
+    if reextract is None or reextract(loaded.problem, repository) == loaded.reference_source:
+        return
+    raise TargetMoved(
+        f"{origin.target} in {repository} is not what was extracted (from commit "
+        f"{(origin.commit or 'unknown')[:10]}): it or something that it calls changed; "
+        "extract and optimise it again"
+    )
 
 
 def _require_same_parameters(problem: Problem, site: FunctionSite) -> None:

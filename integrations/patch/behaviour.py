@@ -40,6 +40,8 @@ def render_behaviour_test(
     cases: Sequence[Case],
     site: FunctionSite,
     layout: Layout,
+    *,
+    qualname: str,
 ) -> str:
     """Return the test's text, with ``\\n`` newlines."""
     # The output is Python, not HTML: nothing is to be escaped.
@@ -47,12 +49,12 @@ def render_behaviour_test(
     environment = Environment(  # noqa: S701
         loader=loader, undefined=StrictUndefined, keep_trailing_newline=True
     )
-    class_name, _, function = problem.origin.target.rpartition("::")[2].rpartition(".")
+    class_name, _, function = qualname.rpartition(".")
     outside = outside_sample(cases)
     outputs = problem.contract.outputs
     text = environment.get_template("behaviour_test.py.j2").render(
         header="".join(f"{line}\n" for line in site.leading_comments),
-        qualname=problem.origin.target.rpartition("::")[2],
+        qualname=qualname,
         imports=_imports(layout),
         backend=candidate.backend.value,
         parameters=repr(list(problem.parameters)).replace("'", '"'),

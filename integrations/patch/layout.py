@@ -89,16 +89,18 @@ def _import_root(
     """The folder from which the target is imported.
 
     A folder that the target's own absolute imports start with is a package even without an
-    ``__init__.py``; else packages are followed upwards for as long as they have one.
+    ``__init__.py``; else packages are followed upwards for as long as they have one, and at
+    least as far as the target's relative imports reach.
     """
     absolute = {i.module.split(".")[0] for i in site.imports if not i.module.startswith(".")}
     for parent in reversed(target.parents):
         if parent.name and parent.name in absolute:
             return parent.parent
-    folder = target.parent
-    while folder != PurePosixPath(".") and folder / "__init__.py" in files:
-        folder = folder.parent
-    return folder
+    dots = max((len(i.module) - len(i.module.lstrip(".")) for i in site.imports), default=0)
+    for depth, folder in enumerate(target.parents):
+        if depth >= dots and folder / "__init__.py" not in files:
+            return folder
+    return PurePosixPath(".")
 
 
 def _dotted(path: PurePosixPath, root: PurePosixPath) -> str:
@@ -110,10 +112,12 @@ def _package_as_written(
     target: PurePosixPath, home: PurePosixPath, root: PurePosixPath, site: FunctionSite
 ) -> str:
     """Relative where the file itself imports relatively, absolute where it does not."""
-    if home == root:
-        return ""
     below = ".".join(home.relative_to(target.parent).parts)
     writes_relative = any(i.module.startswith(".") for i in site.imports)
+    if home == root and not writes_relative:
+        return ""
+    if home == root:
+        return f".{below}"
     top = home.relative_to(root).parts[0]
     writes_absolute = any(i.module.split(".")[0] == top for i in site.imports)
     if writes_relative or not writes_absolute:

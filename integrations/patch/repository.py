@@ -100,6 +100,10 @@ class TargetRepository:
                 "commit; commit or stash them, then run this again"
             )
 
+    def is_clean(self) -> bool:
+        """Whether no tracked file differs from the base commit."""
+        return not self._git("diff", "--name-only", self.base)
+
     def branch_commit(self, branch: str) -> str | None:
         """The commit at ``branch``, None where there is no such branch."""
         reference = f"refs/heads/{branch}"

@@ -272,7 +272,7 @@ def test_a_kill_at_any_moment_leaves_all_or_nothing(repository: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", KILLED, str(repository), str(moment)],
             cwd=root,
-            env={**os.environ, "PYTHONPATH": str(root)},
+            env={**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(repository.parent)},
             check=False,
         )
         if git(repository, "branch", "--list", BRANCH):
