@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+_SHOWN_REASONS = 10
+
 
 class IntegrationError(Exception):
     """Something about the target repository, or about what the user asked of it, is wrong."""
@@ -33,6 +35,11 @@ class Refused(IntegrationError):
     """The target cannot be extracted faithfully; ``reasons`` say why, one line each."""
 
     def __init__(self, target: str, reasons: tuple[str, ...]) -> None:
-        listed = "\n".join(f"  - {reason}" for reason in reasons)
-        super().__init__(f"{target} cannot be extracted faithfully:\n{listed}")
+        listed = "\n".join(f"  - {reason}" for reason in reasons[:_SHOWN_REASONS])
+        more = len(reasons) - _SHOWN_REASONS
+        rest = f"\n  - and {more} more of the kind" if more > 0 else ""
+        super().__init__(
+            f"{target} cannot be extracted faithfully:\n{listed}{rest}\n"
+            "Give workloads whose scalars rule such a branch out, or choose a smaller function."
+        )
         self.reasons = reasons

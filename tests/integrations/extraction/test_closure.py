@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import pytest
+
+from integrations.errors import Refused
+from integrations.extraction.pipeline import Extracted
+from tests.integrations.extraction.conftest import Extract
+
+
+def kinds(extracted: Extracted) -> list[str]:
+    return [a.kind for a in extracted.assumptions]
+
+
+def test_helpers_and_constants_are_followed_across_files(extract_from: Extract) -> None:
+    found = extract_from(
+        {
+            "engine/__init__.py": "",
+            "engine/ops.py": """\
+                import engine.lib.maths as maths
+                from engine.lib import rotate as turn
+                from .consts import *
+
+                def f(x):
+                    return turn(x) * maths.double(x) + EPS
+                """,
+            "engine/consts.py": "EPS = 1e-6  # keeps the root away from zero\n",
+            "engine/lib/__init__.py": "from .geometry import rotate\n",
+            "engine/lib/geometry.py": "def rotate(x):\n    return -x\n",
+            "engine/lib/maths.py": "def double(x):\n    return _two() * x\n\n\ndef _two():\n"
+            "    return 2\n",
+        },
+        "engine/ops.py::f",
+    )
+    scope: dict[str, object] = {}
+    exec(found.source, scope)
+    assert scope["f"](3.0) == -3.0 * 6.0 + 1e-6  # type: ignore[operator]
+    assert "# keeps the root away from zero" in found.source
+
+
+def test_what_is_kept_stays_as_it_was_written(extract_from: Extract) -> None:
+    body = """\
+def f(x,   y = 2):   # odd spacing
+    '''Say why.'''
+    # a comment
+    return ( x
+             * y )
+"""
+    assert body in extract_from({"a.py": f"import torch\n\n\n{body}"}, "a.py::f").source
+
+
+def test_two_helpers_of_one_name_do_not_collide(extract_from: Extract) -> None:
+    found = extract_from(
+        {
+            "a.py": """\
+                from b import g
+                def helper(x):
+                    return x + 1
+                def f(x):
+                    return helper(g(x))
+                """,
+            "b.py": """\
+                def helper(x):
+                    return x * 10
+                def g(x):
+                    return helper(x)
+                """,
+        },
+        "a.py::f",
+    )
+    scope: dict[str, object] = {}
+    exec(found.source, scope)
+    assert scope["f"](2) == 21  # type: ignore[operator]
+
+
+def test_a_local_name_hides_a_global_one(extract_from: Extract) -> None:
+    source = """\
+        import unheard_of
+        from unheard_of import scale
+
+        def f(x, scale):
+            return [scale * x for x in x]
+        """
+    assert extract_from({"a.py": source}, "a.py::f").arguments == ("x", "scale")
+
+
+def test_decorators_are_taken_off_and_recorded(extract_from: Extract) -> None:
+    source = """\
+        import functools
+        import torch
+        from .compat import get_backend
+
+        @functools.lru_cache
+        def offsets(n, device):
+            return torch.arange(n, device=device)
+
+        @torch.compile(backend=get_backend())
+        def f(x):
+            return x + offsets(3, x.device)
+        """
+    found = extract_from({"p/a.py": source, "p/compat.py": "import missing\n"}, "p/a.py::f")
+    assert sorted(kinds(found)) == ["cache", "decorator"]
+    assert "@" not in found.source
+    assert found.closure.entry.edits.compiled
+
+
+def test_platform_constants_are_folded(extract_from: Extract) -> None:
+    source = """\
+        from engine_utils import is_npu, get_bool_env_var
+        _is_npu = is_npu()
+        _fast = get_bool_env_var("ENGINE_FAST", "true")
+
+        def f(x):
+            if _is_npu:
+                return npu_only(x)
+            elif _fast:
+                y = x * 2
+            else:
+                y = slow(x)
+            return y if _fast else slow(y)
+        """
+    found = extract_from({"a.py": source}, "a.py::f")
+    assert kinds(found).count("branch") == 3
+    scope: dict[str, object] = {}
+    exec(found.source, scope)
+    assert scope["f"](4) == 8  # type: ignore[operator]
+
+
+def test_noise_is_pruned_before_its_names_are_followed(extract_from: Extract) -> None:
+    source = """\
+        import logging
+        from heavy import Pool, maybe_detect_oob
+        logger = logging.getLogger(__name__)
+
+        def f(x, pool: Pool = None):
+            assert isinstance(pool, Pool)
+            logger.debug("called")
+            maybe_detect_oob(x, 0)
+            if pool is None:
+                logger.info("only noise in here")
+            return x
+        """
+    found = extract_from({"a.py": source, "heavy.py": "import cuda_thing\n"}, "a.py::f")
+    assert "Pool" not in found.source.partition('"""\n')[2].partition('"""')[2]
+    assert sorted(kinds(found)) == ["annotation", "assert", "call", "call", "call"]
+    compile(found.source, "reference.py", "exec")
+
+
+def test_a_dead_branch_is_forgiven_where_the_scalars_rule_it_out(extract_from: Extract) -> None:
+    files = {
+        "a.py": """\
+            import torch
+            def f(x, shared: int = 0):
+                use = shared > 0
+                if use:
+                    x = x + torch.rand_like(x)
+                return x
+            """
+    }
+    with pytest.raises(Refused, match=r"a\.py:5: random numbers"):
+        extract_from(files, "a.py::f")
+    found = extract_from(files, "a.py::f", known={"shared": 0})
+    assert "rand_like" not in found.source
+    assert any(a.kind == "branch" and a.line == 4 for a in found.assumptions)
+
+
+def test_an_argument_that_is_reassigned_decides_nothing(extract_from: Extract) -> None:
+    source = """\
+        import torch
+        def f(x, n):
+            n = x.shape[0]
+            if n:
+                x = torch.rand_like(x)
+            return x
+        """
+    with pytest.raises(Refused, match="random numbers"):
+        extract_from({"a.py": source}, "a.py::f", known={"n": 0})
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("y = torch.rand(3)", "random numbers"),
+        ("y = torch.multinomial(x, 1)", "random numbers"),
+        ("y = torch.nn.functional.dropout(x)", "random numbers"),
+        ("y = x.uniform_()", "random numbers"),
+        ("y = x.sum().item()", "host waits"),
+        ("y = x.tolist()", "host waits"),
+        ("y = x.to('cpu')", "host waits"),
+        ("y = x.nonzero()", "shape depends on data"),
+        ("y = x[x > 0]", "shape depends on data"),
+        ("y = torch.distributed.all_reduce(x)", "communication"),
+        ("y = unheard_of(x)", "unresolved name: unheard_of is not defined"),
+        ("y = np.asarray(x)", "numpy"),
+        ("yield x", "generator"),
+        ("global COUNT; COUNT = 1; y = 0", "global"),
+    ],
+)
+def test_a_sin_is_refused_with_its_line(extract_from: Extract, line: str, reason: str) -> None:
+    source = f"import numpy as np\nimport torch\ndef f(x):\n    {line}\n    return y\n"
+    with pytest.raises(Refused) as refusal:
+        extract_from({"a.py": source}, "a.py::f")
+    assert any(r.startswith("a.py:4: ") and reason in r for r in refusal.value.reasons)
+
+
+def test_a_masked_store_and_an_inference_dropout_are_no_sins(extract_from: Extract) -> None:
+    source = """\
+        import torch.nn.functional as F
+        def f(x):
+            x[x > 0] = 0.0
+            return F.dropout(x, training=False)
+        """
+    assert "x[x > 0] = 0.0" in extract_from({"a.py": source}, "a.py::f").source
+
+
+def test_asynchronous_code_and_variable_arguments_are_refused(extract_from: Extract) -> None:
+    with pytest.raises(Refused, match="asynchronous"):
+        extract_from({"a.py": "async def f(x):\n    return x\n"}, "a.py::f")
+    with pytest.raises(Refused, match=r"\*args"):
+        extract_from({"a.py": "def f(*xs):\n    return xs\n"}, "a.py::f")
+
+
+def test_a_try_that_needs_a_missing_package_gives_way_to_its_handler(
+    extract_from: Extract,
+) -> None:
+    source = """\
+        try:
+            from fast_kernels import scale
+        except ImportError:
+            def scale(x):
+                return x * 2
+
+        def f(x):
+            return scale(x)
+        """
+    assert "def scale" in extract_from({"a.py": source}, "a.py::f").source
+
+
+def test_an_import_within_a_function_is_followed(extract_from: Extract) -> None:
+    files = {
+        "a.py": "def f(x):\n    from b import g\n    return g(x)\n",
+        "b.py": "def g(x):\n    return x\n",
+    }
+    found = extract_from(files, "a.py::f")
+    assert "from b" not in found.source
+    assert "def g" in found.source
+
+
+def test_imports_that_run_in_a_circle_end(extract_from: Extract) -> None:
+    files = {"a.py": "from b import g\ndef f(x):\n    return g(x)\n", "b.py": "from a import g\n"}
+    with pytest.raises(Refused, match="circle"):
+        extract_from(files, "a.py::f")
