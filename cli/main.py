@@ -10,6 +10,8 @@ import sys
 
 import typer
 
+from cli import demo, doctor, evaluate, extract, integrate, optimize, report, verify
+
 app = typer.Typer(
     name="ksmith",
     help="Find hot GPU functions, search for faster kernels, prove them, open the pull request.",
@@ -17,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for group in ():
+for group in (doctor, demo, extract, optimize, evaluate, integrate, verify, report):
     group.register(app)
 
 
