@@ -8,6 +8,7 @@ starts a stage (the command line, a job, a benchmark) watches through its observ
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -79,12 +80,13 @@ def search_stage(
         SearchError: the run directory cannot be used, or the machine is unfit throughout.
         EvaluatorError: the sandbox, the backend or the reference fails.
     """
+    began = time.monotonic()
     if resume:
         with (
             _resumed(loaded, run_path, order) as run,
             make_evaluator(loaded, run.config.backend) as evaluator,
         ):
-            return _search(run, evaluator, observer)
+            return _search(run, evaluator, observer, began)
     # The evaluator starts first: a reference that fails leaves no empty run behind.
     require_free(run_path)
     config = _config(loaded, order)
@@ -92,7 +94,7 @@ def search_stage(
         make_evaluator(loaded, config.backend) as evaluator,
         Run.create(run_path, loaded, config) as run,
     ):
-        return _search(run, evaluator, observer)
+        return _search(run, evaluator, observer, began)
 
 
 def integrate_stage(
@@ -200,7 +202,7 @@ def latest_run_path(problem_id: str) -> Path | None:
     return found[-1] if found else None
 
 
-def _search(run: Run, evaluator: Evaluator, observer: Observer) -> Summary:
+def _search(run: Run, evaluator: Evaluator, observer: Observer, began: float) -> Summary:
     from evolver.search import Search
 
     lineup = make_lineup()
@@ -211,6 +213,7 @@ def _search(run: Run, evaluator: Evaluator, observer: Observer) -> Summary:
         proposers=lineup.proposers,
         budget=Budget(steps=run.config.steps, minutes=run.config.minutes),
         observer=observer,
+        startup_seconds=time.monotonic() - began,
     )
     return search.search()
 

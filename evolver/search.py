@@ -56,7 +56,13 @@ class Search:
         budget: Budget,
         observer: Observer = ignore,
         clock: Callable[[], float] = time.monotonic,
+        startup_seconds: float = 0.0,
     ) -> None:
+        """Read the run's log and be ready to go on from there.
+
+        ``startup_seconds`` were spent on this session already (the evaluator's start), and
+        count against the budget like all others.
+        """
         self._run = run
         self._evaluator = evaluator
         self._seeders = seeders
@@ -65,7 +71,7 @@ class Search:
         self._observer = observer
         self._clock = clock
         self._state = replay(run)
-        self._started = clock() - self._state.elapsed_seconds
+        self._started = clock() - self._state.elapsed_seconds - startup_seconds
         self._trouble = 0
 
     @property
