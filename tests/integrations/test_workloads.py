@@ -59,7 +59,7 @@ def test_only_scalars_that_agree_everywhere_are_common(tmp_path: Path) -> None:
         (("weight: 2", "wieght: 2"), "w.yml:8: unknown key workloads.1.wieght"),
         (("dtype: bfloat16", "dtype: bf16"), r"w.yml:2: arguments.x.dtype: input should be"),
         (("eps: 1e-6", "eps: 1\n  eps: 2"), "w.yml:5: eps is given twice"),
-        (("workloads:", "workload:"), "unknown key workload|field required"),
+        (("workloads:", "workload:"), r"unknown key workload|field required"),
         (("- {name: small", "- {name: [small"), "is not YAML"),
     ],
 )
@@ -89,7 +89,7 @@ def test_an_extent_is_arithmetic_on_known_symbols_and_nothing_else(
     tmp_path: Path, extent: str
 ) -> None:
     text = GOOD.replace("2 * n + 1", f'"{extent}"')
-    with pytest.raises(WorkloadsError, match="symbol m has no value|is not an extent"):
+    with pytest.raises(WorkloadsError, match=r"symbol m has no value|is not an extent"):
         expand(read(tmp_path, text), ("x", "ids", "eps", "text"), {})
 
 
