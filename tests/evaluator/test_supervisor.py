@@ -1,0 +1,349 @@
+"""What becomes of candidates, good and bad, in the real sandbox."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evaluator.candidate import BackendName
+from evaluator.errors import ReferenceFailed
+from evaluator.evaluation import Baseline, Evaluation, Status, Verdict
+from evaluator.supervisor import LocalEvaluator
+from policies.model import EvaluatorPolicy
+from tests import samples
+from tests.builders import make_candidate, make_problem
+
+pytestmark = pytest.mark.sandbox
+
+PYTHON = """\
+import torch
+import math
+
+SOURCE = ""
+SIGNATURES = {{}}
+{top}
+
+
+def rms_norm(x, residual, weight, eps):
+    total = x + residual
+    scale = torch.rsqrt(total.pow(2).mean(dim=-1, keepdim=True) + eps)
+    out = total * scale * weight
+    {body}
+"""
+
+
+def quick_policy(*, enforced: bool = True) -> EvaluatorPolicy:
+    """The default with short limits, so that a hang costs seconds."""
+    policy = EvaluatorPolicy.default()
+    limits = policy.limits.model_copy(
+        update={"import_seconds": 3.0, "call_seconds": 3.0, "compile_seconds": 10.0}
+    )
+    source = policy.source.model_copy(update={"enforced": enforced})
+    screen = policy.timing.screen.model_copy(update={"workload_seconds": 0.7, "max_rounds": 40})
+    timing = policy.timing.model_copy(update={"screen": screen})
+    return policy.model_copy(update={"limits": limits, "source": source, "timing": timing})
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[LocalEvaluator]:
+    with LocalEvaluator(
+        make_problem(), BackendName.CPP, policy=quick_policy(), compiled_baseline=False
+    ) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def lawless() -> Iterator[LocalEvaluator]:
+    """Without the source policy: what the sandbox and the checks hold alone."""
+    with LocalEvaluator(
+        make_problem(),
+        BackendName.CPP,
+        policy=quick_policy(enforced=False),
+        compiled_baseline=False,
+    ) as started:
+        yield started
+
+
+def screen(evaluator: LocalEvaluator, body: str, *, top: str = "") -> Evaluation:
+    return evaluator.screen(make_candidate(PYTHON.format(body=body, top=top)))
+
+
+def test_an_honest_candidate_is_correct_and_timed(evaluator: LocalEvaluator) -> None:
+    found = evaluator.screen(make_candidate())
+    assert found.status is Status.OK, found.message
+    assert {c.workload for c in found.correctness} == {"small", "odd"}
+    assert all(e.budget_used < 1 for c in found.correctness for e in c.errors)
+    assert found.speedup(Baseline.EAGER) is not None
+    assert found.environment.sandbox != "none"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("return torch.zeros_like(out), total", "output 0 is off"),
+        ("return torch.full_like(out, float(out.mean())), total", "output 0 is off"),
+        ("return torch.roll(out, 1, -1), total", "output 0 is off"),
+        ("return out + 1e-3, total", "output 0 is off"),
+        ("return out.half().float(), total", "output 0 is off"),
+        ("out[0, 0] = math.nan; return out, total", "output 0 is off"),
+        ("return out.double(), total", "dtype"),
+        ("return out.t(), total", "shape"),
+        ("return out", "bare tensor|a tuple"),
+        ("return out, total, out", "3 tensors"),
+        ("return out, 3", "output 1 is builtins.int"),
+        ("return out, x.copy_(total)", "shares memory with x"),
+        ("x.add_(1); return out, total", "argument x was modified"),
+        ("return out, out", "shares memory with output"),
+        ("return torch.nn.Parameter(out), total", "torch.nn.parameter.Parameter"),
+    ],
+)
+def test_wrong_results_of_each_kind_are_incorrect(
+    evaluator: LocalEvaluator, body: str, reason: str
+) -> None:
+    found = screen(evaluator, body)
+    assert found.status is Status.INCORRECT, found.message
+    assert re.search(reason, found.message), found.message
+
+
+def test_a_failure_on_a_held_out_workload_tells_its_kind_and_nothing_else(
+    evaluator: LocalEvaluator,
+) -> None:
+    found = screen(evaluator, "return (out if out.shape[1] != 129 else out * 2), total")
+    assert found.status is Status.INCORRECT
+    assert found.message == "wrong values on a held-out workload"
+    assert "129" not in found.model_dump_json()
+
+
+def test_an_exception_on_a_held_out_workload_tells_its_type_and_nothing_else(
+    evaluator: LocalEvaluator,
+) -> None:
+    body = "assert out.shape[1] != 129, str(out.shape); return out, total"
+    found = screen(evaluator, body)
+    assert found.status is Status.RUNTIME_ERROR
+    assert found.message == "AssertionError on a held-out workload"
+    assert "129" not in found.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("body", "top", "status"),
+    [
+        ("return out, total", "while True:\n    pass", Status.TIMEOUT),
+        ("\n    while True:\n        pass", "", Status.TIMEOUT),
+        ("raise ValueError('no')", "", Status.RUNTIME_ERROR),
+        ("raise SystemExit(0)", "", Status.RUNTIME_ERROR),
+        ("return torch.empty(1 << 45), total", "", Status.OUT_OF_MEMORY),
+        ("return out, total", "raise RuntimeError('at import')", Status.RUNTIME_ERROR),
+    ],
+)
+def test_hangs_and_failures_end_as_their_own_status_and_the_next_candidate_passes(
+    evaluator: LocalEvaluator, body: str, top: str, status: Status
+) -> None:
+    start = time.monotonic()
+    assert screen(evaluator, body, top=top).status is status
+    assert time.monotonic() - start < 20
+    assert screen(evaluator, "return out, total").status is Status.OK
+
+
+def test_a_hang_in_the_compiler_is_a_timeout_or_a_compile_error() -> None:
+    policy = quick_policy()
+    limits = policy.limits.model_copy(update={"compile_seconds": 3.0})
+    endless = """
+template <int A, int B> struct G {
+  typedef typename G<A - 1, B>::t left;
+  typedef typename G<A, B - 1>::t t;
+};
+template <int B> struct G<0, B> { typedef int t; };
+template <int A> struct G<A, 0> { typedef int t; };
+"""
+    source = samples.RMS_NORM_CPP.replace('extern "C"', endless + 'extern "C"')
+    source = source.replace("float total = 0.0f;", "float total = 0.0f; typename G<800, 800>::t z;")
+    with LocalEvaluator(
+        make_problem(),
+        BackendName.CPP,
+        policy=policy.model_copy(update={"limits": limits}),
+        compiled_baseline=False,
+    ) as evaluator:
+        start = time.monotonic()
+        found = evaluator.screen(make_candidate(source))
+    assert found.status in (Status.COMPILE_ERROR, Status.TIMEOUT), found.message
+    assert time.monotonic() - start < 20
+
+
+def test_a_compile_error_carries_the_compilers_message_and_line(
+    evaluator: LocalEvaluator,
+) -> None:
+    source = samples.RMS_NORM_CPP.replace("float total = 0.0f;", "flaot total = 0.0f;")
+    found = evaluator.screen(make_candidate(source))
+    assert found.status is Status.COMPILE_ERROR
+    assert "flaot" in found.message
+    assert "source.cpp:9" in found.message
+
+
+def test_a_crash_in_native_code_is_a_runtime_error(evaluator: LocalEvaluator) -> None:
+    source = samples.RMS_NORM_CPP.replace("float total = 0.0f;", "float total = *(float*)0;")
+    assert evaluator.screen(make_candidate(source)).status is Status.RUNTIME_ERROR
+
+
+def test_printing_without_end_harms_nobody(lawless: LocalEvaluator) -> None:
+    top = "for _ in range(20000):\n    print('x' * 10000)"
+    found = screen(lawless, "return out, total", top=top)
+    assert found.status in (Status.OK, Status.TIMEOUT)
+    assert len(found.log_tail) < 20_000
+
+
+HOSTILE = {
+    "socket": "import socket\nsocket.create_connection(('1.1.1.1', 53), timeout=2)",
+    "home": "open({secret!r}).read()",
+    "forks": (
+        "import os, time\n"
+        "for _ in range(1000):\n"
+        "    if os.fork() == 0:\n"
+        "        time.sleep(60)\n"
+        "        os._exit(0)"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def secret() -> Iterator[str]:
+    """A file in the home folder."""
+    with tempfile.NamedTemporaryFile(dir=Path.home(), prefix=".ksmith-test-") as file:
+        yield file.name
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_candidate_is_refused_by_the_source_policy(
+    evaluator: LocalEvaluator, what: str, secret: str
+) -> None:
+    top = HOSTILE[what].replace("{secret!r}", repr(secret))
+    found = screen(evaluator, "return out, total", top=top)
+    assert found.status is Status.POLICY_VIOLATION
+    assert "line 6" in found.message
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_candidate_is_contained_without_the_source_policy(
+    lawless: LocalEvaluator, what: str, secret: str
+) -> None:
+    top = HOSTILE[what].replace("{secret!r}", repr(secret))
+    found = screen(lawless, "return out, total", top=top)
+    assert found.status is Status.RUNTIME_ERROR, found.message
+    assert screen(lawless, "return out, total").status is Status.OK
+
+
+def test_results_remembered_by_address_are_caught_in_a_timed_block(
+    evaluator: LocalEvaluator,
+) -> None:
+    body = (
+        "key = x.data_ptr()\n"
+        "    n = CALLS.setdefault(key, 0)\n"
+        "    CALLS[key] = n + 1\n"
+        "    if n < 3 or key not in MEMORY:\n"
+        "        MEMORY[key] = (out, total)\n"
+        "    return MEMORY[key][0].clone(), MEMORY[key][1].clone()"
+    )
+    found = screen(evaluator, body, top="CALLS = {}\nMEMORY = {}")
+    assert found.status in (Status.CHEATING_SUSPECTED, Status.INCORRECT), found.message
+
+
+def test_work_outside_the_timed_region_does_not_pay(lawless: LocalEvaluator) -> None:
+    top = (
+        "import time\n"
+        "real = time.perf_counter_ns\n"
+        "base = real()\n"
+        "time.perf_counter_ns = lambda: base + (real() - base) // 1000"
+    )
+    found = screen(lawless, "return out, total", top=top)
+    speedup = found.speedup()
+    assert found.status is Status.CHEATING_SUSPECTED or speedup is None, found.message
+
+
+def test_a_candidate_twice_as_slow_is_slower(evaluator: LocalEvaluator) -> None:
+    body = (
+        "for _ in range(3):\n"
+        "        out = (x + residual) * scale * weight\n"
+        "        scale = torch.rsqrt((x + residual).pow(2).mean(dim=-1, keepdim=True) + eps)\n"
+        "    return out, total"
+    )
+    found = screen(evaluator, body)
+    assert found.status is Status.OK, found.message
+    speedup = found.speedup()
+    assert speedup is not None
+    assert speedup.verdict is Verdict.SLOWER
+
+
+def test_the_reference_against_itself_is_not_faster(evaluator: LocalEvaluator) -> None:
+    source = samples.RMS_NORM_REFERENCE + "\n\nSOURCE = ''\nSIGNATURES = {}\n"
+    found = evaluator.screen(make_candidate(source))
+    assert found.status is Status.OK, found.message
+    speedup = found.speedup()
+    assert speedup is not None
+    assert speedup.verdict is not Verdict.FASTER
+
+
+def test_a_confirmation_uses_fresh_processes_and_says_so() -> None:
+    policy = quick_policy()
+    confirm = policy.timing.confirm.model_copy(
+        update={"process_pairs": 2, "workload_seconds": 0.5, "min_rounds": 8}
+    )
+    policy = policy.model_copy(
+        update={"timing": policy.timing.model_copy(update={"confirm": confirm})}
+    )
+    with LocalEvaluator(
+        make_problem("rotary"), BackendName.CPP, policy=policy, compiled_baseline=False
+    ) as evaluator:
+        found = evaluator.confirm(make_candidate(samples.ROTARY_CPP))
+    assert found.status is Status.OK, found.message
+    assert found.confirmed
+    assert len(found.correctness) == 1
+
+
+def test_indices_and_state_are_judged_through_the_contract() -> None:
+    source = samples.ROUTER_CANDIDATE + "\n\nSOURCE = ''\nSIGNATURES = {}\n"
+    with LocalEvaluator(
+        make_problem("router"), BackendName.CPP, policy=quick_policy(), compiled_baseline=False
+    ) as evaluator:
+        right = evaluator.screen(make_candidate(source))
+        wrong = evaluator.screen(make_candidate(source.replace(", order\n", ", order.flip(-1)\n")))
+    assert right.status is Status.OK, right.message
+    assert wrong.status is Status.INCORRECT
+
+
+def test_a_reference_that_cannot_run_a_workload_is_named() -> None:
+    broken = make_problem(
+        source=samples.RMS_NORM_REFERENCE.replace("x = x + residual", "x = x + residual[:, :3]")
+    )
+    with pytest.raises(ReferenceFailed, match="'small'"):
+        LocalEvaluator(broken, BackendName.CPP, compiled_baseline=False).__enter__()
+
+
+def test_a_reference_that_disagrees_with_itself_is_refused() -> None:
+    random = make_problem(
+        source=samples.RMS_NORM_REFERENCE.replace(
+            "x = x + residual", "x = x + residual + torch.rand_like(x)"
+        )
+    )
+    with pytest.raises(ReferenceFailed, match="disagrees with itself"):
+        LocalEvaluator(random, BackendName.CPP, compiled_baseline=False).__enter__()
+
+
+def test_a_problem_that_zeros_would_solve_is_flagged() -> None:
+    dull = make_problem(
+        source=samples.RMS_NORM_REFERENCE.replace("return x * weight", "return x * weight * 0")
+    )
+    with LocalEvaluator(
+        dull, BackendName.CPP, policy=quick_policy(), compiled_baseline=False
+    ) as evaluator:
+        found = screen(evaluator, "return out * 0, total")
+    assert any(f.rule == "degenerate" and "zeros" in f.evidence for f in found.flags)
+
+
+def test_the_record_is_whole_as_json(evaluator: LocalEvaluator) -> None:
+    found = screen(evaluator, "out[0, 0] = math.inf; return out, total")
+    again = Evaluation.model_validate_json(found.model_dump_json())
+    assert again == found
