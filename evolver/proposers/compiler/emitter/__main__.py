@@ -1,8 +1,8 @@
-"""The process inside the sandbox: one request in, variants out, one JSON line each.
+"""The process inside the sandbox: one request in, then one reply for each line ``next``.
 
-Started as ``python -m emitter`` with the folder that holds this package on the path. Reads the
-request from file descriptor 3 up to a line end; writes to 4 ``{"variant": ...}``,
-``{"failure": ...}`` per setting that gave none, and at last ``{"done": true}``.
+Reads the request, one line of JSON, from file descriptor 3. Each further line asks for the
+next reply on 4: ``{"variant": ...}``, ``{"failure": ...}`` for a setting that gave none, at
+last ``{"done": true}``. It computes only when asked, so as not to disturb measurements.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def emit(request: Request) -> Iterator[Variant | EmissionFailed]:
 
 
 def replies(raw: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The messages that answer the request ``raw``."""
+    """The messages that answer the request ``raw``, each computed when it is taken."""
     try:
         for result in emit(request_from_json(raw)):
             if isinstance(result, Variant):
@@ -52,7 +52,8 @@ def replies(raw: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Answer one request."""
     with os.fdopen(REQUEST_FD, "rb") as requests, os.fdopen(REPLY_FD, "wb") as out:
-        for message in replies(json.loads(requests.readline())):
+        messages = replies(json.loads(requests.readline()))
+        for _question, message in zip(requests, messages, strict=False):
             out.write(json.dumps(message).encode() + b"\n")
             out.flush()
 

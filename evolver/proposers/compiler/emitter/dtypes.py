@@ -21,8 +21,12 @@ _TL_NAMES = {
     "uint8": "u8",
     "int1": "i1",
 }
-_SAME_AS_FIRST = frozenset({"tl.broadcast_to", "tl.sum", "tl.max", "tl.min", "tl.abs"})
-_AXIS_OF_NAME = {"x": "x", "y": "y", "z": "z", "r0_": "r0_", "r1_": "r1_"}
+_SAME_AS_FIRST = frozenset(
+    [f"tl.{n}" for n in ("broadcast_to", "sum", "max", "min", "abs", "sigmoid")]
+    + [f"tl_math.{n}" for n in ("abs", "log", "log2", "exp", "sin", "cos")]
+    + ["triton_helpers.max2", "triton_helpers.min2"]
+)
+_SAME_AS_BOTH = frozenset({"triton_helpers.maximum", "triton_helpers.minimum"})
 
 
 def tl_dtype(node: ast.expr) -> str | None:
@@ -38,10 +42,12 @@ class Types:
     def __init__(self, function: ast.FunctionDef, signature: Mapping[str, str]) -> None:
         self._signature = signature
         self._of_name: dict[str, str | None] = {}
+        self._value_of: dict[str, ast.expr | None] = {}
         for node in _assignments(function):
             target = node.targets[0]
             if not isinstance(target, ast.Name):
                 continue
+            self._value_of[target.id] = None if target.id in self._value_of else node.value
             found = self.of(node.value)
             known = self._of_name.get(target.id, found)
             self._of_name[target.id] = found if known == found else None
@@ -61,6 +67,26 @@ class Types:
             return self.of(node.value)
         return self._of_call(node) if isinstance(node, ast.Call) else None
 
+    def held_exactly_by(self, node: ast.expr, dtype: str) -> bool:
+        """Whether rounding the value of ``node`` to the 16-bit ``dtype`` would not change it."""
+        if self.of(node) == dtype:
+            return True
+        if isinstance(node, ast.Name):
+            value = self._value_of.get(node.id)
+            return value is not None and self.held_exactly_by(value, dtype)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return self.held_exactly_by(node.operand, dtype)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.where":
+            return all(_is_special(a) or self.held_exactly_by(a, dtype) for a in node.args[1:])
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            widens = node.func.attr == "to" and tl_dtype(node.args[0]) in ("fp32", dtype)
+            return widens and self.held_exactly_by(node.func.value, dtype)
+        return False
+
+    def of_pointer(self, address: ast.expr) -> str | None:
+        """The element type behind the pointer in ``address``."""
+        return self._of_pointer(address)
+
     def _of_call(self, node: ast.Call) -> str | None:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "to" and node.args:
             return tl_dtype(node.args[0])
@@ -72,6 +98,9 @@ class Types:
         if name == "tl.where":
             left, right = self.of(node.args[1]), self.of(node.args[2])
             return left if left == right else None
+        if name in _SAME_AS_BOTH:
+            left, right = self.of(node.args[0]), self.of(node.args[1])
+            return left if left == right else None
         if name in _SAME_AS_FIRST or (name.startswith("libdevice.") and "is" not in name):
             return self.of(node.args[0])
         return None
@@ -81,6 +110,13 @@ class Types:
             if isinstance(node, ast.Name) and self._signature.get(node.id, "").startswith("*"):
                 return self._signature[node.id][1:]
         return None
+
+
+def _is_special(node: ast.expr) -> bool:
+    """Zero, NaN and the infinities, which every type holds."""
+    if isinstance(node, ast.Constant):
+        return node.value == 0
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "float"
 
 
 class Axes:

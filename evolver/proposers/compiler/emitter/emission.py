@@ -23,12 +23,14 @@ def inductor_source(
     traced: TracedGraph,
     patches: Mapping[str, Any],
     *,
+    whole_rows: bool = False,
     gemm_template: int | None = None,
 ) -> str:
     """Inductor's Python wrapper module for ``traced``, kernels included as strings.
 
     ``patches`` are keys of ``torch._inductor.config``; those that this version of torch does
-    not know are left out. For a CUDA target this must run inside ``fake_cuda.cuda_target()``.
+    not know are left out. ``whole_rows`` and ``gemm_template`` are as in ``Setting``. For a
+    CUDA target this must run inside ``fake_cuda.cuda_target()``.
 
     Raises:
         EmissionFailed: Inductor cannot lower the graph.
@@ -49,6 +51,7 @@ def inductor_source(
         config.patch(wanted),
         mock.patch.object(GraphLowering, "save_output_code", stop),
         _masks_everywhere(),
+        _whole_rows(whole_rows),
         _template_choice(gemm_template),
         V.set_fake_mode(traced.fake_mode),
     ):
@@ -86,6 +89,28 @@ def _masks_everywhere() -> Iterator[None]:
         yield
 
 
+_LONGEST_ROW = 16384
+"""Elements of a row beyond which one block would spill."""
+
+
+@contextlib.contextmanager
+def _whole_rows(wanted: bool) -> Iterator[None]:
+    """Make every reduction persistent whose extent is a number and not too large."""
+    from torch._inductor.choices import InductorChoices
+
+    if not wanted:
+        yield
+        return
+
+    def should_be_persistent(features: Any, *_args: Any, **_kwargs: Any) -> bool:
+        extent = features.reduction_numel
+        return bool(extent.is_number and int(extent) <= _LONGEST_ROW)
+
+    patched = staticmethod(should_be_persistent)
+    with mock.patch.object(InductorChoices, "should_use_persistent_reduction", patched):
+        yield
+
+
 _TEMPLATE_PATCHES = {
     "max_autotune_gemm": True,
     "max_autotune_gemm_backends": "TRITON",
@@ -111,11 +136,11 @@ def _template_choice(index: int | None) -> Iterator[None]:
         if not templates:
             raise EmissionFailed(f"Inductor has no Triton template for {name}")
         choice = templates[index % len(templates)]
-        node = choice.output_node()
+        node: Any = choice.output_node()  # type: ignore[no-untyped-call]
         return (node, choice) if returns_pair else node
 
     with (
         mock.patch.object(select_algorithm.AlgorithmSelectorCache, "__call__", choose),
-        mock.patch.object(inductor_utils, "is_big_gpu", lambda *_a, **_k: True),
+        mock.patch.object(inductor_utils, "is_big_gpu", return_value=True),
     ):
         yield

@@ -200,7 +200,8 @@ def _fold_reuse(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         statement = _replaced(statement, aliases)
         names = _assigned(statement)
         if len(names) == 1 and isinstance(statement, ast.Assign):
-            if isinstance(statement.value, ast.Name):
+            is_plain = isinstance(statement.targets[0], ast.Name)
+            if is_plain and isinstance(statement.value, ast.Name):
                 aliases[names[0]] = statement.value
                 continue
             if _allocates_for(kept, statement, reads):

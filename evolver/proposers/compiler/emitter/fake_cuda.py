@@ -2,8 +2,9 @@
 
 Where a real device is visible, nothing is patched and its own properties count. Elsewhere
 the functions by which Inductor asks for the device answer as an H200 would, and fake CUDA
-tensors get the device guard of meta tensors, which does nothing: without a guard, a CPU build
-of torch refuses every C++ operator that asks for one (``copy_``, ``contiguous``). Private API
+tensors get the device guard of meta tensors, which does nothing: a CPU build of torch has none
+and refuses every C++ operator that asks for it (``copy_``, ``contiguous``); that of a CUDA
+build would look for a driver. Private API
 of torch 2.11 to 2.13; a name that a version lacks is left alone.
 """
 
@@ -110,8 +111,7 @@ def _inert_cuda_guard() -> Iterator[None]:
             "run on a machine with one, or use torch 2.11 to 2.13"
         ) from error
     before = registry[cuda]
-    if before is None:
-        registry[cuda] = registry[meta]
+    registry[cuda] = registry[meta]
     try:
         yield
     finally:

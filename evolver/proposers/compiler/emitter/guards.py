@@ -7,9 +7,8 @@ contiguity); ``tracing.holds_for_one`` decides whether they may be dropped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import sympy
+import math
+from collections.abc import Mapping, Sequence
 
 from .tracing import TracedGraph
 from .workloads import Group, GroupTensor, Scalar
@@ -17,43 +16,35 @@ from .workloads import Group, GroupTensor, Scalar
 _PROBES = (2, 3, 4, 5, 6, 7, 8, 11, 16, 31, 32, 64, 100, 127, 128, 1024, 4099, 2**20)
 
 
-def conditions_on_symbols(traced: TracedGraph, *, one_is_fine: bool) -> list[sympy.Basic]:
-    """The guards that an argument's sizes must satisfy, in the group's own symbols."""
-    renamed = {v: sympy.Symbol(k, integer=True, positive=True) for k, v in traced.symbols.items()}
-    kept: list[sympy.Basic] = []
+def conditions_on_symbols(traced: TracedGraph, *, one_is_fine: bool) -> list[str]:
+    """The guards that an argument's sizes must satisfy, as Python over the group's symbols."""
+    kept: list[str] = []
     for guard in traced.guards():
-        if _is_about_zero_and_one(guard):
-            continue
-        condition = guard.xreplace(renamed)
-        if condition not in kept:
-            kept.append(condition)
+        if not _is_about_zero_and_one(guard, sorted(traced.symbols)) and guard not in kept:
+            kept.append(guard)
     if not one_is_fine:
-        kept += [sympy.Ge(symbol, 2, evaluate=False) for symbol in renamed.values()]
+        kept += [f"{symbol} >= 2" for symbol in traced.symbols]
     return kept
 
 
-def _is_about_zero_and_one(guard: sympy.Basic) -> bool:
-    symbols = sorted(guard.free_symbols, key=str)
-    if not symbols:
-        return True
-    for probe in _PROBES:
-        values = {s: probe + 3 * i for i, s in enumerate(symbols)}
-        if guard.subs(values) != sympy.true:
-            return False
-    return True
+def _is_about_zero_and_one(guard: str, symbols: Sequence[str]) -> bool:
+    return all(
+        _is_true(guard, {s: probe + 3 * i for i, s in enumerate(symbols)}) for probe in _PROBES
+    )
 
 
-def holds_for(conditions: Sequence[sympy.Basic], group: Group, workload_index: int) -> bool:
+def _is_true(condition: str, sizes: Mapping[str, int]) -> bool:
+    return bool(eval(condition, {"__builtins__": {}, "math": math}, dict(sizes)))  # noqa: S307
+
+
+def holds_for(conditions: Sequence[str], group: Group, workload_index: int) -> bool:
     """Whether the sizes of one of the group's workloads satisfy ``conditions``."""
-    values = {
-        sympy.Symbol(name, integer=True, positive=True): sizes[workload_index]
-        for name, sizes in group.symbols.items()
-    }
-    return all(bool(c.subs(values)) for c in conditions)
+    sizes = {name: values[workload_index] for name, values in group.symbols.items()}
+    return all(_is_true(c, sizes) for c in conditions)
 
 
 def supports_function(
-    name: str, parameters: Sequence[str], group: Group, conditions: Sequence[sympy.Basic]
+    name: str, parameters: Sequence[str], group: Group, conditions: Sequence[str]
 ) -> str:
     """Source of a function that tells whether its arguments are of the group's kind."""
     lines = [
@@ -65,7 +56,7 @@ def supports_function(
     tensor_checks: list[str] = []
     for tensor in group.tensors:
         tensor_checks += _tensor_checks(tensor, bound)
-    tensor_checks += [_python(c) for c in conditions]
+    tensor_checks += list(conditions)
     kinds = [
         f"isinstance({t.name}, torch.Tensor) and {t.name}.dim() == {len(t.dimensions)}"
         for t in group.tensors
@@ -105,11 +96,3 @@ def _tensor_checks(tensor: GroupTensor, bound: dict[str, str]) -> list[str]:
     if tensor.strides is None:
         return [*checks, f"{name}.is_contiguous()"]
     return [*checks, f"{name}.stride() == {tensor.strides!r}"]
-
-
-def _python(condition: sympy.Basic) -> str:
-    from torch.utils._sympy.printers import PythonPrinter
-
-    return str(PythonPrinter().doprint(condition))
-
-

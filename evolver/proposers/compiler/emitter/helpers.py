@@ -66,6 +66,16 @@ def online_softmax_reduce(maxima, sums, axis: tl.constexpr, use_fast_math: tl.co
 
 
 @triton.jit
+def online_softmax_combine(maxima, sums, values, use_fast_math: tl.constexpr):
+    """Add one block of values to running maxima and sums of exponentials."""
+    largest = tl.maximum(maxima, values, propagate_nan=tl.PropagateNan.ALL)
+    is_empty = largest == float("-inf")
+    scale = tl.where(is_empty, 1.0, exp(maxima - largest, use_fast_math))
+    added = tl.where(is_empty, 1.0, exp(values - largest, use_fast_math))
+    return largest, sums * scale + added
+
+
+@triton.jit
 def exp(x, use_fast_math: tl.constexpr):
     """The exponential, by libdevice unless the short form is asked for."""
     if use_fast_math:
@@ -104,7 +114,8 @@ _PLAIN_TL = {"maximum", "minimum"}
 """Elementwise: ``tl`` has them with an option for NaN."""
 
 _ELEMENTARY = frozenset(
-    "abs ceil cos erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn div_rn umulhi".split()
+    {"abs", "ceil", "cos", "erf", "exp", "exp2", "fdiv", "floor", "fma", "log", "log2"}
+    | {"rsqrt", "sin", "sqrt", "sqrt_rn", "div_rn", "umulhi"}
 )
 """Functions that ``tl`` itself has; others are in ``tl.math``."""
 
@@ -174,9 +185,7 @@ def _functions(source: str) -> dict[str, ast.FunctionDef]:
 
 def _local_names(function: ast.FunctionDef) -> set[str]:
     stored = {
-        n.id
-        for n in ast.walk(function)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
     return stored | {a.arg for a in function.args.args}
 

@@ -41,10 +41,7 @@ def clean_kernel(kernel: InductorKernel, meta: KernelMeta, library: HelperLibrar
     combines = [f for f in functions if f is not function]
     for each in functions:
         each.decorator_list = [ast.parse("triton.jit", mode="eval").body]
-    runtime = tuple(
-        a.arg for a in function.args.args if meta.signature.get(a.arg) != "constexpr"
-        and a.annotation is None
-    )
+    runtime = tuple(a.arg for a in function.args.args if a.annotation is None)
     dropped = _constant_arguments(function, set(runtime))
     function.args.args = [a for a in function.args.args if a.arg not in dropped]
     simplify(function, meta.signature)
@@ -99,9 +96,7 @@ def launch(
     declared = {a.arg for a in kernel.function.args.args}
     blocks = {k: v for k, v in config.blocks.items() if k in declared}
     missing = [
-        a.arg
-        for a in kernel.function.args.args
-        if a.annotation is not None and a.arg not in blocks
+        a.arg for a in kernel.function.args.args if a.annotation is not None and a.arg not in blocks
     ]
     if missing:
         raise EmissionFailed(f"Inductor's configuration lacks {', '.join(missing)}")
@@ -123,6 +118,10 @@ def _grid(
         return f"({programs('xnumel', 'XBLOCK')},)"
     if kind == "Grid2D":
         return f"({programs('xnumel', 'XBLOCK')}, {programs('ynumel', 'YBLOCK')})"
+    if kind == "Grid2DWithYZOverflow":
+        # CUDA allows 65535 programs along y; the kernel folds z back in and masks the rest.
+        columns, rows = programs("xnumel", "XBLOCK"), programs("ynumel", "YBLOCK")
+        return f"({columns}, min({rows}, 65535), triton.cdiv({rows}, 65535))"
     if kind == "Grid3D":
         extents = [programs(f"{d}numel", f"{d.upper()}BLOCK") for d in "xyz"]
         return f"({', '.join(extents)})"
@@ -134,9 +133,7 @@ def extra_arguments(meta: KernelMeta) -> int:
     return _EXTRA_GRID_ARGUMENTS.get(meta.grid_type, 0)
 
 
-def pointer_names(
-    kernel: CleanKernel, launches: Sequence[Mapping[str, str]]
-) -> dict[str, str]:
+def pointer_names(kernel: CleanKernel, launches: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Names for pointer arguments from the variables that every launch passes there.
 
     Where launches pass different variables, or one variable twice, the pointer keeps

@@ -62,5 +62,3 @@ def _split(text: str) -> list[str]:
             start = i + 1
     pieces.append(text[start:].strip())
     return [p for p in pieces if p]
-
-

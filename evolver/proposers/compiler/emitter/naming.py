@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterable, Mapping
 
 _GENERIC = frozenset({"to", "copy", "view", "expand", "unsqueeze", "clone", "slice", "empty"})
-_NOISE = re.compile(r"prepare_softmax_online|_to_copy|lift_fresh|scalar_tensor")
+_NOISE = re.compile(r"prepare_softmax_online|_to_copy|lift_fresh|scalar_tensor|_unsafe|_like")
 _LONGEST_NAME = 40
 
-_BLOCK_WORDS = {
-    "index": ("{}", "{}"),
-    "mask": ("{}_mask", "{}_mask"),
-    "base": ("{}_base", "{}_base"),
-    "offset": ("{}_start", "{}_start"),
-}
 _OPERATOR_WORDS: Mapping[type, str] = {
     ast.Add: "total",
     ast.Sub: "diff",
@@ -32,8 +27,11 @@ _CALL_WORDS = {
     "tl.max": "row_max",
     "tl.min": "row_min",
     "tl.sigmoid": "gate",
-    "triton_helpers.max2": "row_max",
-    "triton_helpers.min2": "row_min",
+    "nan_max": "row_max",
+    "nan_min": "row_min",
+    "any_true": "any_true_in_row",
+    "argmax_pair": "best",
+    "argmin_pair": "best",
     "tl.full": "acc",
     "tl.zeros": "acc",
     "tl.broadcast_to": "wide",
@@ -82,9 +80,11 @@ def rename(node: ast.AST, mapping: Mapping[str, str]) -> None:
 
 def name_temporaries(function: ast.FunctionDef) -> None:
     """Rename Inductor's index variables and ``tmp7`` to words, in place."""
-    names = Names({a.arg for a in function.args.args} | {"tl", "triton", "libdevice", "float"})
-    mapping: dict[str, str] = {}
+    names = Names(_reserved(function))
     bases = _dimension_words(function)
+    mapping = {
+        a.arg: names.unique(w) for a in function.args.args if (w := _size_word(a.arg, bases))
+    }
     for statement in _in_order(function.body):
         for target in _targets(statement):
             if target in mapping or any(a.arg == target for a in function.args.args):
@@ -93,6 +93,20 @@ def name_temporaries(function: ast.FunctionDef) -> None:
             if word is not None:
                 mapping[target] = names.unique(word)
     rename(function, mapping)
+
+
+def _size_word(argument: str, bases: Mapping[str, str]) -> str | None:
+    """``xnumel`` as ``row_numel``."""
+    block = re.fullmatch(r"(x|y|z|r\d_)numel", argument)
+    return f"{bases.get(block[1], block[1].rstrip('_'))}_numel" if block else None
+
+
+def _reserved(function: ast.FunctionDef) -> set[str]:
+    """Arguments, and names of the module that the body reads; a temporary may hide neither."""
+    variables = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+    stored = {n.id for n in variables if isinstance(n.ctx, ast.Store)}
+    read = {n.id for n in variables} - stored
+    return read | {a.arg for a in function.args.args} | set(dir(builtins))
 
 
 def _dimension_words(function: ast.FunctionDef) -> dict[str, str]:
@@ -133,7 +147,7 @@ def _word(target: str, statement: ast.stmt, bases: Mapping[str, str]) -> str | N
         return _index_word(value, bases) if isinstance(value, ast.expr) else None
     part = re.fullmatch(r"_?tmp\d+_(\w+)", target)
     if part:
-        return part[1].replace("m2", "squares")
+        return _PART_WORDS.get(part[1], part[1])
     if re.fullmatch(r"_tmp\d+", target):
         return "acc"
     if re.fullmatch(r"tmp\d+", target) and isinstance(value, ast.expr):
@@ -166,6 +180,17 @@ def _value_word(value: ast.expr) -> str:
     return _call_word(value) if isinstance(value, ast.Call) else "value"
 
 
+_PART_WORDS = {
+    "max": "running_max",
+    "sum": "running_sum",
+    "m2": "squares",
+    "max_next": "next_max",
+    "sum_next": "next_sum",
+    "val": "best_value",
+    "idx": "best_index",
+}
+"""The accumulators that Inductor names after their role."""
+
 _COMPARISONS: Mapping[type, str] = {
     ast.Lt: "below",
     ast.LtE: "at_most",
@@ -186,7 +211,7 @@ def _call_word(value: ast.Call) -> str:
     if name in _CALL_WORDS:
         return _CALL_WORDS[name]
     last = name.rsplit(".", 1)[-1]
-    return last if last.isidentifier() and last not in ("float", "int") else "value"
+    return last if last.isidentifier() and last != name else "value"
 
 
 def _pointer_word(address: ast.expr) -> str:

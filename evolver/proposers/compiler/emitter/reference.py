@@ -51,7 +51,7 @@ def flat_function(request: Request) -> FlatFunction:
 
 def _method(cls: type, name: str, argument_count: int, state: tuple[str, ...]) -> FlatFunction:
     def call(*values: Any) -> Any:
-        instance = object.__new__(cls)
+        instance: Any = object.__new__(cls)
         for attribute, value in zip(state, values[argument_count:], strict=True):
             setattr(instance, attribute, value)
         return getattr(instance, name)(*values[:argument_count])

@@ -32,6 +32,8 @@ class Setting:
     patches: Mapping[str, Any] = field(default_factory=dict)
     config_index: int = 0
     """Which of the launch configurations that Inductor would time."""
+    whole_rows: bool = False
+    """Whether every reduction over a fixed extent is done in one block."""
     gemm_template: int | None = None
     """Which of Inductor's Triton templates takes the matrix products; None for the library."""
 
@@ -51,18 +53,10 @@ TRITON_SETTINGS: tuple[Setting, ...] = (
         "two-pass softmax",
         {"online_softmax": False, "triton.persistent_reductions": False},
     ),
-    Setting(
-        "whole rows in one block",
-        {"triton.persistent_reductions": True, "triton.multi_kernel": 3},
-    ),
-    Setting("arithmetic in the input type", {"triton.codegen_upcast_to_fp32": False}),
+    Setting("whole rows in one block", whole_rows=True),
     Setting("second launch configuration", config_index=1),
     Setting("matrix products as a Triton template", gemm_template=0),
     Setting("matrix products as another Triton template", gemm_template=5),
-    Setting(
-        "cooperative reductions",
-        {"triton.force_cooperative_reductions": True, "triton.cooperative_reductions": True},
-    ),
 )
 """In the order of offer: what is most likely to be fast and faithful first."""
 

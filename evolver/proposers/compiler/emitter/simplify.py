@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from .dtypes import Axes, Types, tl_dtype
 
@@ -69,13 +69,13 @@ def _single_target(statement: ast.stmt) -> str | None:
 
 
 class _Substitute(ast.NodeTransformer):
-    def __init__(self, name: str, make: Callable[[], ast.expr]) -> None:
+    def __init__(self, name: str, value: ast.expr) -> None:
         self._name = name
-        self._make = make
+        self._value = value
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         is_it = node.id == self._name and isinstance(node.ctx, ast.Load)
-        return self._make() if is_it else node
+        return copy.deepcopy(self._value) if is_it else node
 
 
 def _replace_softmax_maxima(function: ast.FunctionDef) -> None:
@@ -86,9 +86,9 @@ def _replace_softmax_maxima(function: ast.FunctionDef) -> None:
     loads, _ = _counts(function)
     subtracted: Counter[str] = Counter()
     for node in ast.walk(function):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-            if isinstance(node.right, ast.Name):
-                subtracted[node.right.id] += 1
+        match node:
+            case ast.BinOp(op=ast.Sub(), right=ast.Name(id=name)):
+                subtracted[name] += 1
     for node in ast.walk(function):
         if not isinstance(node, ast.Assign):
             continue
@@ -116,7 +116,7 @@ def _fold_copies(function: ast.FunctionDef) -> None:
                 continue
             if stores[value.id] > 1 and not _is_loop_index(function, name, value.id):
                 continue
-            _Substitute(name, lambda v=value: copy.deepcopy(v)).visit(function)
+            _Substitute(name, value).visit(function)
 
 
 def _same_copy_everywhere(function: ast.FunctionDef, name: str, source: str) -> bool:
@@ -182,9 +182,20 @@ class _Constants(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if ast.unparse(node.func) == "tl.where" and len(node.args) == 3:
+        name = ast.unparse(node.func)
+        if name == "tl.where" and len(node.args) == 3:
             node.args[1], node.args[2] = self._pair(node.args[1], node.args[2], exact=True)
+        if name in ("triton_helpers.maximum", "triton_helpers.minimum"):
+            node.args[0], node.args[1] = self._pair(node.args[0], node.args[1], exact=True)
+        if name == "tl.store" and self._types.of_pointer(node.args[0]) is not None:
+            node.args[1] = self._stored(node.args[1], self._types.of_pointer(node.args[0]))
         return node
+
+    def _stored(self, value: ast.expr, dtype: str | None) -> ast.expr:
+        if isinstance(value, ast.Name) and value.id in self._constants:
+            literal, own = self._constants[value.id]
+            return copy.deepcopy(literal) if tl_dtype(own) == dtype else value
+        return value
 
     def _pair(self, a: ast.expr, b: ast.expr, *, exact: bool) -> tuple[ast.expr, ast.expr]:
         if isinstance(b, ast.Name) and b.id in self._constants:
@@ -228,6 +239,10 @@ class _Casts(ast.NodeTransformer):
             wanted = tl_dtype(node.args[0]) if is_plain else None
             if wanted is not None and self._types.of(node.func.value) == wanted:
                 return node.func.value
+            if wanted == "fp32":
+                return self._without_rounding(node)
+        if ast.unparse(node.func) == "tl.store" and len(node.args) > 1:
+            node.args[1] = self._without_widening(node.args[1], node.args[0])
         if ast.unparse(node.func) == "tl.broadcast_to" and len(node.args) == 2:
             shape = node.args[1]
             if isinstance(shape, ast.List):
@@ -236,6 +251,27 @@ class _Casts(ast.NodeTransformer):
                 full = names == len(shape.elts) and self._axes.of(node.args[0]) == wanted_axes
                 return node.args[0] if full else node
         return node
+
+    def _without_rounding(self, node: ast.Call) -> ast.AST:
+        """``v.to(tl.bfloat16).to(tl.float32)`` is ``v`` where ``v`` came from bfloat16."""
+        assert isinstance(node.func, ast.Attribute)
+        inner = node.func.value
+        if not (isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute)):
+            return node
+        rounded = tl_dtype(inner.args[0]) if inner.func.attr == "to" and inner.args else None
+        if rounded in ("bf16", "fp16") and self._types.of(inner.func.value) in ("fp32", rounded):
+            value = inner.func.value
+            if self._types.of(value) == "fp32" and self._types.held_exactly_by(value, rounded):
+                return value
+        return node
+
+    def _without_widening(self, value: ast.expr, address: ast.expr) -> ast.expr:
+        """A store rounds by itself, so a value of the stored type is not widened before it."""
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            stored = self._types.of_pointer(address)
+            if value.func.attr == "to" and self._types.of(value.func.value) == stored is not None:
+                return value.func.value
+        return value
 
 
 def _drop_dead(function: ast.FunctionDef) -> None:
@@ -277,16 +313,15 @@ def _merge_where(function: ast.FunctionDef) -> None:
         inner = node.args[1]
         if isinstance(inner, ast.Name) and loads[inner.id] == 1:
             inner = values.get(inner.id, inner)
-        if _is_where(inner) and isinstance(inner, ast.Call):
-            if ast.dump(inner.args[0]) == ast.dump(node.args[0]):
-                node.args[1] = copy.deepcopy(inner.args[1])
+        if not _is_where(inner) or not isinstance(inner, ast.Call):
+            continue
+        if ast.dump(inner.args[0]) == ast.dump(node.args[0]):
+            node.args[1] = copy.deepcopy(inner.args[1])
 
 
 def _is_where(node: ast.AST) -> bool:
     return (
-        isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "tl.where"
-        and len(node.args) == 3
+        isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.where" and len(node.args) == 3
     )
 
 
@@ -313,7 +348,7 @@ def _inline_one(function: ast.FunctionDef, block: list[ast.stmt]) -> bool:
             continue
         trial = copy.deepcopy(user)
         value = statement.value
-        _Substitute(name, lambda v=value: copy.deepcopy(v)).visit(trial)
+        _Substitute(name, value).visit(trial)
         if len(ast.unparse(ast.fix_missing_locations(trial))) > LONGEST_INLINE:
             continue
         block[block.index(user)] = trial

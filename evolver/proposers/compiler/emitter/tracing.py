@@ -12,11 +12,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -53,27 +53,38 @@ class TracedGraph:
     """Parameters that the graph writes by ``copy_``."""
     fake_mode: FakeTensorMode
     shape_env: ShapeEnv
-    symbols: dict[str, sympy.Symbol]
+    symbols: dict[str, Any]
     """The shape environment's symbol for each of the group's symbols."""
 
     def copy_module(self) -> torch.fx.GraphModule:
         """A copy for a compiler that rewrites its graph in place."""
         return copy.deepcopy(self.module)
 
-    def guards(self) -> list[sympy.Basic]:
-        """What was assumed so far about the symbols, by the trace and by later lowering."""
-        return [guard.expr for guard in self.shape_env.guards]
+    def guards(self) -> list[str]:
+        """What was assumed so far about the group's symbols, by the trace and by later lowering.
+
+        Each is a Python expression over the symbols.
+        """
+        from torch.utils._sympy.printers import PythonPrinter
+
+        renamed = {str(symbol): name for name, symbol in self.symbols.items()}
+        printed = [PythonPrinter().doprint(guard.expr) for guard in self.shape_env.guards]
+        return [re.sub(r"[A-Za-z_]\w*", lambda m: renamed.get(m[0], m[0]), p) for p in printed]
 
 
-def trace_group(function: FlatFunction, group: Group, device: str) -> TracedGraph:
+def trace_group(
+    function: FlatFunction, group: Group, device: str, *, eager_rounding: bool = True
+) -> TracedGraph:
     """Trace ``function`` over ``group`` for ``device`` ("cpu" or "cuda:0").
 
+    With ``eager_rounding`` the graph records where eager rounds to a 16-bit type.
     For CUDA this runs inside ``fake_cuda.cuda_target()``.
 
     Raises:
         EmissionFailed: the reference cannot be traced; the message has torch's reason.
     """
     from torch._dispatch.python import enable_python_dispatcher
+    from torch._inductor import config
     from torch._inductor.decomposition import select_decomp_table
 
     shape_env = ShapeEnv()
@@ -90,6 +101,7 @@ def trace_group(function: FlatFunction, group: Group, device: str) -> TracedGrap
         fake_mode,
         enable_python_dispatcher(),
         preserve_node_meta(),
+        config.patch(emulate_precision_casts=eager_rounding),
         _default_device(device),
     ):
         try:
@@ -127,16 +139,12 @@ def _default_device(device: str) -> Iterator[None]:
         yield
 
 
-def _make_symbols(
-    group: Group, shape_env: ShapeEnv
-) -> tuple[dict[str, Any], dict[str, sympy.Symbol]]:
+def _make_symbols(group: Group, shape_env: ShapeEnv) -> tuple[dict[str, Any], dict[str, Any]]:
     from torch._dynamo.source import ConstantSource
 
-    hints = {
-        d.symbol: d.size for t in group.tensors for d in t.dimensions if d.symbol is not None
-    }
+    hints = {d.symbol: d.size for t in group.tensors for d in t.dimensions if d.symbol is not None}
     sizes: dict[str, Any] = {}
-    symbols: dict[str, sympy.Symbol] = {}
+    symbols: dict[str, Any] = {}
     for name, hint in hints.items():
         # An unspecified symbol is neither specialised to 0 or 1 nor merged with an equal one.
         size = shape_env.create_unspecified_symint_and_symbol(
@@ -216,9 +224,7 @@ class _Flattened:
 def _written(module: torch.fx.GraphModule, names: Sequence[str]) -> tuple[str, ...]:
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     by_node = dict(zip(placeholders, names, strict=True))
-    targets = [
-        n.args[0] for n in module.graph.nodes if n.target is torch.ops.aten.copy_.default
-    ]
+    targets = [n.args[0] for n in module.graph.nodes if n.target is torch.ops.aten.copy_.default]
     return tuple(dict.fromkeys(by_node[t] for t in targets if t in by_node))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import indent
 
 from .entry_body import BodyWriter, EntryBody
 from .guards import supports_function
@@ -36,7 +37,7 @@ class GroupSource:
 
     traced: TracedGraph
     source: str
-    conditions: Sequence[object]
+    conditions: Sequence[str]
 
 
 @dataclass
@@ -120,13 +121,13 @@ def _implementation(
     suffix = "" if count == 1 else f"_{number}"
     name = f"_run{suffix}"
     tensors = [t.name for t in group.traced.group.tensors]
-    text = [f"def {name}({', '.join(tensors)}):", *(f"    {line}" for line in lines)]
+    text = [f"def {name}({', '.join(tensors)}):", *(indent(line, "    ") for line in lines)]
     text.append(f"    return {_returned(group.traced, body.results)}")
     supports = supports_function(
         f"_supports{suffix}",
         request.parameters,
         group.traced.group,
-        group.conditions,  # type: ignore[arg-type]
+        group.conditions,
     )
     return name, [supports, "\n".join(text)]
 
@@ -157,9 +158,7 @@ def _with_launches(
         for k in kernels
         if any(call.kernel == k.name for call in body.launches)
     }
-    passed = {
-        call.marker: _bound(clean[call.kernel], call.arguments) for call in body.launches
-    }
+    passed = {call.marker: _bound(clean[call.kernel], call.arguments) for call in body.launches}
     shown: dict[str, str] = {}
     for inductor_name, kernel in clean.items():
         mine = [passed[c.marker][0] for c in body.launches if c.kernel == inductor_name]

@@ -8,7 +8,7 @@ imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,12 +189,19 @@ def _group(members: Sequence[Input]) -> Group:
     for name in tensor_names:
         for extents in zip(*(t.shape for t in rows[name]), strict=True):
             if len(set(extents)) > 1:
-                symbols.setdefault(extents, f"s{len(symbols)}")
+                symbols.setdefault(extents, _symbol(len(symbols), members[0].values))
     example = _example(list(symbols), len(members))
     tensors = tuple(_group_tensor(n, rows[n], symbols, example) for n in tensor_names)
     scalars = {n: v for n, v in members[0].values.items() if not isinstance(v, TensorInput)}
     named = {symbol: extents for extents, symbol in symbols.items()}
     return Group(tensors, scalars, named, tuple(members))
+
+
+def _symbol(number: int, taken: Container[str]) -> str:
+    name = f"s{number}"
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _example(vectors: Sequence[tuple[int, ...]], count: int) -> int:
