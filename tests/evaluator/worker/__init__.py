@@ -1,0 +1,1 @@
+"""Tests of what runs inside the sandbox; these parts hold no untrusted code."""
