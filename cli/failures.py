@@ -25,7 +25,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         SandboxUnavailable,
     )
     from evolver.errors import MachineTrouble, RunDamaged, RunUnwritable, SearchError
-    from integrations.errors import IntegrationError, Refused
+    from integrations.errors import IntegrationError, ProblemUnwritable, Refused
     from integrations.patch.errors import BranchExists, PatchError, RepositoryUnfit
 
     table: list[tuple[type[Exception], ExitCode]] = [
@@ -42,6 +42,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (BranchExists, ExitCode.WRONG_USE),
         (PatchError, ExitCode.NO),
         (Refused, ExitCode.NO),
+        (ProblemUnwritable, ExitCode.MACHINE_CANNOT),
         (IntegrationError, ExitCode.WRONG_USE),
     ]
     return next((code for kind, code in table if isinstance(error, kind)), None)

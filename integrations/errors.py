@@ -31,6 +31,10 @@ class OutputExists(IntegrationError):
     """The problem's directory is not empty and may not be replaced."""
 
 
+class ProblemUnwritable(IntegrationError):
+    """The disk is full or the place may not be written; nothing was left behind."""
+
+
 class Refused(IntegrationError):
     """The target cannot be extracted faithfully; ``reasons`` say why, one line each."""
 

@@ -292,7 +292,7 @@ class _Builder:
                 assert name is not None
                 piece.edits.replace(node, name)
                 detail = f"self.{node.attr} is {name}, as __init__ binds it at line {assigned.line}"
-                piece.edits.assume("attribute", detail, node.lineno)
+                piece.edits.assume("attribute", detail, assigned.line)
                 return True
         return False
 

@@ -66,4 +66,6 @@ class Edits:
 
     def assume(self, kind: str, detail: str, line: int) -> None:
         """Record what was dropped, folded or assumed."""
-        self.assumptions.append(Assumption(kind=kind, detail=detail, line=line))
+        assumption = Assumption(kind=kind, detail=detail, line=line)
+        if assumption not in self.assumptions:
+            self.assumptions.append(assumption)

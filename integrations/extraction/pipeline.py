@@ -18,7 +18,7 @@ from integrations.extraction.hints import call_arguments, hints_for, literal_def
 from integrations.extraction.machines import Machine
 from integrations.extraction.provenance import find_origin
 from integrations.extraction.reference import reference_source
-from integrations.extraction.refusals import find_refusals
+from integrations.extraction.refusals import certain, find_refusals
 from integrations.extraction.resolution import Resolver
 from integrations.extraction.selections import output_tags
 from integrations.extraction.source import SourceTree
@@ -214,11 +214,7 @@ def _extract_source(
 
 
 def _refuse_hopeless(target: Target, plain: Closure) -> None:
-    """Refuse what no workloads can save before the user is asked to write any.
-
-    A sin within a branch may be forgiven once the workloads decide the branch.
-    """
-    reasons = find_refusals(plain)
-    conditional = [r for r in reasons if "asynchronous" not in r and "generator" not in r]
-    if reasons and len(conditional) < len(reasons):
+    """Refuse what no workloads can save before the user is asked to write any."""
+    reasons = certain(find_refusals(plain), plain)
+    if reasons:
         raise Refused(target.spelled, tuple(reasons))

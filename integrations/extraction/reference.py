@@ -56,9 +56,14 @@ def _imports(closure: Closure) -> list[str]:
         else:
             members.setdefault(external.module, set()).add(statement.partition(" import ")[2])
     statements |= {f"from {m} import {', '.join(sorted(n))}" for m, n in members.items()}
-    return sorted(statements, key=_import_order)
+    ordered = sorted(statements, key=_import_order)
+    own = next((i for i, s in enumerate(ordered) if _is_torch(s)), 0)
+    return [*ordered[:own], *([""] if own else []), *ordered[own:]]
+
+
+def _is_torch(statement: str) -> bool:
+    return statement.split()[1].partition(".")[0] == "torch"
 
 
 def _import_order(statement: str) -> tuple[bool, bool, str]:
-    module = statement.split()[1]
-    return module.partition(".")[0] == "torch", statement.startswith("from"), statement
+    return _is_torch(statement), statement.startswith("from"), statement

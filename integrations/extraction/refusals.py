@@ -71,6 +71,34 @@ def find_refusals(closure: Closure) -> list[str]:
     return reasons
 
 
+def certain(reasons: list[str], closure: Closure) -> list[str]:
+    """Return the reasons that no workloads can rule out.
+
+    These are the ones that stand in the entry itself, outside any branch and before any
+    branch that may leave the function.
+    """
+    entry = closure.entry
+    where = {f"{entry.module.name}:{line}:" for line in _unconditional_lines(entry)}
+    return [r for r in reasons if r.partition(" ")[0] in where]
+
+
+def _unconditional_lines(piece: Piece) -> Iterator[int]:
+    statement = piece.statement
+    assert isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef))
+    yield statement.lineno
+    for child in statement.body:
+        if any(isinstance(n, ast.Return) for n in ast.walk(child)) and hasattr(child, "body"):
+            return
+        pending: list[ast.AST] = [child]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, (ast.If, ast.IfExp, ast.BoolOp, ast.For, ast.While, ast.Try)):
+                continue
+            if hasattr(node, "lineno"):
+                yield node.lineno
+            pending.extend(ast.iter_child_nodes(node))
+
+
 def _signature(piece: Piece, closure: Closure) -> Iterator[str]:
     statement = piece.statement
     where = f"{piece.module.name}:{statement.lineno}"

@@ -157,7 +157,9 @@ class _Rewriter(cst.CSTTransformer):
         annotation = original_node.annotation
         if annotation is None or not isinstance(self._edit_of(annotation.annotation), Drop):
             return updated_node
-        return updated_node.with_changes(annotation=None, equal=cst.MaybeSentinel.DEFAULT)
+        tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+        equal = cst.MaybeSentinel.DEFAULT if updated_node.default is None else tight
+        return updated_node.with_changes(annotation=None, equal=equal)
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef

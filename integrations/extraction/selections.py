@@ -12,6 +12,8 @@ import ast
 from dataclasses import dataclass, field
 
 from integrations.extraction.closure import Closure, Piece
+from integrations.extraction.edits import TakeBranch
+from integrations.extraction.folding import UNKNOWN, Facts, branch, evaluate
 from integrations.extraction.machines import last_name
 
 _PAIRS = frozenset({"topk", "sort", "kthvalue", "max", "min", "mode", "median"})
@@ -51,6 +53,7 @@ _FORGET = frozenset(
     ]
 )
 _FACTS = frozenset({"shape", "dtype", "device", "ndim"})
+_LITERALS = Facts(name=lambda _: UNKNOWN, call=lambda _: UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,8 @@ class _Flow:
                 return both if keeps else Tags(selected=both.selected)
             case ast.UnaryOp():
                 return Tags(selected=_flat(self._value(node.operand)).selected)
+            case ast.IfExp() if self._folded(node) is not node:
+                return self._value(self._folded(node) or node)
             case ast.IfExp():
                 return _join(self._value(node.body), self._value(node.orelse))
         return _NOTHING
@@ -182,10 +187,10 @@ class _Flow:
     def _call(self, node: ast.Call) -> _Value:
         name = last_name(node.func) or ""
         if name in _PAIRS and not (name in _NEEDS_DIM and _argument(node, "dim") is None):
-            made = frozenset({_selection(node)})
+            made = frozenset({self._selection(node)})
             return Tags(selected=made), Tags(indices=made)
         if name in _ALONE:
-            return Tags(indices=frozenset({_selection(node)}))
+            return Tags(indices=frozenset({self._selection(node)}))
         arguments = [self._value(a) for a in [*node.args, *(k.value for k in node.keywords)]]
         called = self._called(node.func)
         if called is not None and self.depth < 8:
@@ -201,23 +206,28 @@ class _Flow:
         chosen = gathered.indices if name in _GATHERS else frozenset()
         return Tags(selected=gathered.selected | chosen)
 
+    def _selection(self, node: ast.Call) -> Selection:
+        dim = _argument(node, "dim")
+        number = evaluate(dim, _LITERALS) if dim is not None else -1
+        ordered = self._folded(_argument(node, "sorted"))
+        order_free = isinstance(ordered, ast.Constant) and ordered.value is False
+        return Selection(
+            node.lineno, node.col_offset, order_free, number if isinstance(number, int) else -1
+        )
+
+    def _folded(self, node: ast.expr | None) -> ast.expr | None:
+        """Return the side that is taken of a conditional expression that was folded."""
+        assert self.piece is not None
+        edit = self.piece.edits.by_node.get(node) if node is not None else None
+        if isinstance(node, ast.IfExp) and isinstance(edit, TakeBranch):
+            return branch(node, edit.taken)
+        return node
+
     def _called(self, function: ast.expr) -> Piece | None:
         if isinstance(function, ast.Name):
             return self.functions.get(function.id)
         is_method = isinstance(function, ast.Attribute) and ast.unparse(function.value) == "self"
         return self.functions.get(last_name(function) or "") if is_method else None
-
-
-def _selection(node: ast.Call) -> Selection:
-    given = _argument(node, "sorted")
-    order_free = isinstance(given, ast.Constant) and given.value is False
-    dim = _argument(node, "dim")
-    number = dim.operand if isinstance(dim, ast.UnaryOp) and isinstance(dim.op, ast.USub) else dim
-    value = number.value if isinstance(number, ast.Constant) else None
-    sign = -1 if number is not dim else 1
-    return Selection(
-        node.lineno, node.col_offset, order_free, sign * value if isinstance(value, int) else -1
-    )
 
 
 def _argument(node: ast.Call, name: str) -> ast.expr | None:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from evaluator.problem import PROBLEM_FILE, REFERENCE_FILE, Problem
-from integrations.errors import OutputExists
+from integrations.errors import OutputExists, ProblemUnwritable
 
 
 def check_destination(directory: Path, *, force: bool) -> None:
@@ -34,8 +34,18 @@ def write_problem(directory: Path, problem: Problem, source: str) -> None:
     """Write both files beside ``directory``, then rename into place.
 
     Raises:
-        OSError: the disk is full or the place cannot be written; nothing is left behind.
+        ProblemUnwritable: the disk is full or the place cannot be written; nothing is left.
     """
+    try:
+        _write(directory, problem, source)
+    except OSError as error:
+        raise ProblemUnwritable(
+            f"{directory} cannot be written: {error.strerror or error}; nothing was left behind. "
+            "Free some space, or name another folder with -o"
+        ) from error
+
+
+def _write(directory: Path, problem: Problem, source: str) -> None:
     directory.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:

@@ -6,8 +6,12 @@ from evaluator.intake import OutputFacts, ReferenceFacts
 from evaluator.problem import Contract, OutputKind
 from evaluator.workload import DType
 from integrations.errors import WorkloadsError
+from integrations.extraction.closure import close_over
 from integrations.extraction.contract import build_contract
+from integrations.extraction.machines import Machine
+from integrations.extraction.resolution import Resolver
 from integrations.extraction.selections import output_tags
+from integrations.extraction.source import SourceTree
 from integrations.workloads import ContractOverride
 from tests.integrations.extraction.conftest import Extract
 
@@ -46,6 +50,17 @@ def test_sorted_selections_keep_their_order(extract_from: Extract, body: str) ->
     values, indices = contract_of(extract_from, body, DType.FLOAT32, DType.INT64).outputs
     assert indices.kind is OutputKind.INDICES
     assert values.order_free_dim is indices.order_free_dim is None
+
+
+def test_an_order_that_the_scalars_decide_is_seen(extract_from: Extract) -> None:
+    source = "def f(x, n: int):\n    v, i = x.topk(2, sorted=(True if n > 0 else False))\n"
+    source += "    return v, i\n"
+    closure = extract_from({"a.py": source}, "a.py::f").closure
+    assert not any(s.order_free for s in output_tags(closure)[1].indices)
+    view = extract_from({"b.py": source}, "b.py::f")
+    resolver = Resolver(SourceTree(view.target.module.path.parent), Machine.CUDA)
+    folded = close_over(view.target, resolver, {"n": 0})
+    assert all(s.order_free for s in output_tags(folded)[1].indices)
 
 
 @pytest.mark.parametrize(

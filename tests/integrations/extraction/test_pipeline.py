@@ -15,7 +15,13 @@ from cli.failures import exit_code_of
 from evaluator.errors import ReferenceFailed, SandboxUnavailable
 from evaluator.problem import OutputKind, load_problem
 from evaluator.sandbox import SandboxedProcess, SandboxSpec
-from integrations.errors import OutputExists, Refused, WorkloadsError, WorkloadsNeeded
+from integrations.errors import (
+    OutputExists,
+    ProblemUnwritable,
+    Refused,
+    WorkloadsError,
+    WorkloadsNeeded,
+)
 from integrations.extraction.pipeline import extract
 from tests.integrations.extraction.conftest import WriteRepo
 
@@ -177,9 +183,18 @@ def test_a_template_never_replaces_a_file(write_repo: WriteRepo, tmp_path: Path)
 def test_a_hopeless_target_is_refused_before_workloads_are_asked_for(
     write_repo: WriteRepo, tmp_path: Path
 ) -> None:
-    repo = write_repo({"a.py": "def f(x):\n    yield x\n"})
-    with pytest.raises(Refused, match="generator"):
-        extract("a.py::f", repo, tmp_path / "p")
+    source = "def f(x):\n    y = x.sum().item()\n    return x * y\n"
+    with pytest.raises(Refused, match=r"a\.py:2: the host waits") as refusal:
+        extract("a.py::f", write_repo({"a.py": source}), tmp_path / "p")
+    assert exit_code_of(refusal.value) == 1
+
+
+def test_a_sin_that_workloads_may_rule_out_is_not_refused_before_they_are_given(
+    write_repo: WriteRepo, tmp_path: Path
+) -> None:
+    source = "def f(x, sync=False):\n    if sync:\n        x.sum().item()\n    return x\n"
+    with pytest.raises(WorkloadsNeeded):
+        extract("a.py::f", write_repo({"a.py": source}), tmp_path / "p")
 
 
 def test_a_folder_that_is_not_empty_is_kept(write_repo: WriteRepo, tmp_path: Path) -> None:
@@ -213,8 +228,9 @@ def test_a_full_disk_leaves_nothing(
 
     monkeypatch.setattr(Path, "write_text", full)
     loaded = make_problem()
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(ProblemUnwritable, match="No space") as failure:
         writing.write_problem(tmp_path / "p", loaded.problem, loaded.reference_source)
+    assert exit_code_of(failure.value) == 3
     assert list(tmp_path.iterdir()) == []
 
 
