@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +39,11 @@ class Lineup:
     """Each gives the same seeds, in the same order, in every session."""
     proposers: Sequence[Proposer]
     """Chosen between by the bandit; each a pure function of its context."""
+
+    def close(self) -> None:
+        """End the processes that proposers hold."""
+        for proposer in (*self.seeders, *self.proposers):
+            getattr(proposer, "close", lambda: None)()
 
 
 @dataclass(frozen=True)
@@ -205,17 +210,17 @@ def latest_run_path(problem_id: str) -> Path | None:
 def _search(run: Run, evaluator: Evaluator, observer: Observer, began: float) -> Summary:
     from evolver.search import Search
 
-    lineup = make_lineup()
-    search = Search(
-        run,
-        evaluator,
-        seeders=lineup.seeders,
-        proposers=lineup.proposers,
-        budget=Budget(steps=run.config.steps, minutes=run.config.minutes),
-        observer=observer,
-        startup_seconds=time.monotonic() - began,
-    )
-    return search.search()
+    with closing(make_lineup()) as lineup:
+        search = Search(
+            run,
+            evaluator,
+            seeders=lineup.seeders,
+            proposers=lineup.proposers,
+            budget=Budget(steps=run.config.steps, minutes=run.config.minutes),
+            observer=observer,
+            startup_seconds=time.monotonic() - began,
+        )
+        return search.search()
 
 
 def _resumed(loaded: LoadedProblem, run_path: Path, order: SearchOrder) -> Run:

@@ -135,7 +135,8 @@ class Search:
                 repeats = 0
                 self._judge(seeder.name, candidate, parent=None, began=began)
                 began = self._clock()
-        self._append(EntryKind.SEEDED, seeder.name, began=began)
+        why = "; ".join(dict.fromkeys(getattr(seeder, "failures", ())))
+        self._append(EntryKind.SEEDED, seeder.name, began=began, detail=why)
         return None
 
     def _evolve(self) -> str:

@@ -70,7 +70,7 @@ class EntryKind(StrEnum):
     BROKEN = "broken"
     """The proposer failed; ``detail`` holds the error."""
     SEEDED = "seeded"
-    """The bootstrap is over: this proposer has given all its seeds."""
+    """This proposer has given all its seeds; ``detail`` says what it could not give, and why."""
     REMEASURED = "remeasured"
     """A new best was judged a second time, by a measurement that did not select it."""
     CONFIRMED = "confirmed"

@@ -101,7 +101,7 @@ def summarise(
     evaluated = sum(tally.counts.values())
     return Summary(
         outcome=outcome,
-        message=_message(outcome, speedups, evaluated),
+        message=_message(outcome, speedups, evaluated, tally.shortfalls),
         problem_id=problem.id,
         target=problem.origin.target,
         backend=config.backend,
@@ -154,6 +154,7 @@ class _Tally:
         self.winner: LogEntry | None = None
         self.environment: Environment | None = None
         self.counts: Counter[Status] = Counter()
+        self.shortfalls: list[str] = []
         self.proposers: dict[str, _ProposerTally] = {}
         self._best_bound = 1.0
 
@@ -163,6 +164,8 @@ class _Tally:
         self.winner = winning_entry([entry]) or self.winner
         if entry.proposer:
             self.proposers.setdefault(entry.proposer, _ProposerTally()).add(entry)
+        if entry.kind in (EntryKind.SEEDED, EntryKind.BROKEN) and entry.detail:
+            self.shortfalls.append(f"{entry.proposer}: {entry.detail}")
         if entry.kind is EntryKind.EVALUATED and entry.evaluation:
             self.counts[entry.evaluation.status] += 1
             self.environment = entry.evaluation.environment
@@ -209,7 +212,9 @@ class _ProposerTally:
         return ProposerSummary(name=name, **asdict(self))
 
 
-def _message(outcome: Outcome, speedups: Sequence[Speedup], evaluated: int) -> str:
+def _message(
+    outcome: Outcome, speedups: Sequence[Speedup], evaluated: int, shortfalls: Sequence[str]
+) -> str:
     if outcome is Outcome.FASTER:
         return f"faster: {', '.join(describe(s) for s in speedups)}, confirmed in fresh processes"
     if outcome is Outcome.UNMEASURED:
@@ -219,6 +224,9 @@ def _message(outcome: Outcome, speedups: Sequence[Speedup], evaluated: int) -> s
         )
     if outcome is Outcome.UNFINISHED:
         return f"unfinished after {evaluated} candidates; continue it with --resume"
+    if evaluated == 0:
+        why = "; ".join(dict.fromkeys(shortfalls)) or "they do not fit this problem"
+        return f"no proposer offered a candidate ({why}); nothing was judged"
     return (
         f"nothing faster than the reference was found and confirmed in {evaluated} candidates; "
         "the reference is the better choice so far"

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from evaluator.candidate import Candidate
 from evaluator.evaluation import Status
+from evolver.budget import Budget
+from evolver.proposers.base import ProposalContext
+from evolver.search import Search
 from evolver.summary import Outcome, Summary
-from tests.evolver.toys import Nudge, make_run, make_search
+from tests.evolver.toys import Nudge, ToyEvaluator, make_run, make_search
 
 
 def make_summary(tmp_path: Path, **options: object) -> Summary:
@@ -42,6 +46,21 @@ def test_a_run_without_a_single_step_is_unfinished(tmp_path: Path) -> None:
     with make_run(tmp_path / "run") as run:
         assert run.summary().outcome is Outcome.UNFINISHED
         assert run.best() is None
+
+
+class Helpless:
+    name = "helpless"
+    failures = ("cannot trace torch.bincount",)
+
+    def propose(self, context: ProposalContext) -> Candidate | None:
+        return None
+
+
+def test_when_nobody_offers_a_candidate_the_message_says_why(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run") as run:
+        search = Search(run, ToyEvaluator(), seeders=[Helpless()], proposers=[], budget=Budget())
+        message = search.search().message
+    assert "no proposer offered a candidate (helpless: cannot trace torch.bincount)" in message
 
 
 def test_no_proposers_and_no_seeds_is_an_honest_no(tmp_path: Path) -> None:
