@@ -17,8 +17,9 @@ from evolver.proposers.mutate.cpp_source import Loop, identifiers, text_of, walk
 
 _OBSTACLES = (
     "return_statement", "break_statement", "goto_statement", "continue_statement",
-    "lambda_expression", "while_statement", "do_statement", "throw_statement", "preproc_call",
+    "lambda_expression", "while_statement", "do_statement", "throw_statement",
 )  # fmt: skip
+_HARMLESS_PRAGMAS = ("#pragma GCC", "#pragma omp simd")
 _FOLDING = ("/", "%", ">>", "&")
 _EXTREMA = {"std::max": "max", "std::min": "min", "std::fmax": "max", "std::fmin": "min"}
 
@@ -35,7 +36,7 @@ def independence(loop: Loop) -> Independence | None:
     nodes = list(walk(loop.body))
     takes_address = any(n.type == "pointer_expression" for n in nodes)
     calls_openmp = any(n.type == "identifier" and text_of(n).startswith("omp_") for n in nodes)
-    if takes_address or calls_openmp or any(n.type in _OBSTACLES for n in nodes):
+    if takes_address or calls_openmp or any(_is_obstacle(n) for n in nodes):
         return None
     local = _declared(loop.body)
     moving = _moving(loop)
@@ -51,6 +52,12 @@ def independence(loop: Loop) -> Independence | None:
             return None
         reductions.append(reduction)
     return Independence(tuple(reductions))
+
+
+def _is_obstacle(node: Node) -> bool:
+    if node.type == "preproc_call":
+        return not text_of(node).startswith(_HARMLESS_PRAGMAS)
+    return node.type in _OBSTACLES
 
 
 def _declared(body: Node) -> set[str]:

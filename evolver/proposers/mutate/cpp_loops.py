@@ -72,15 +72,15 @@ def tile_options(source: str) -> list[Option]:
 
 
 def _can_tile(loop: Loop) -> bool:
-    directives = [d for p in loop.pragmas if (d := parse_omp(p)) is not None]
-    shares_its_order = any("simd" in d.words or d.clause("collapse") for d in directives)
+    shared = [d for p in loop.pragmas if (d := parse_omp(p)) is not None and "for" in d.words]
+    is_bound_up = any("simd" in d.words or d.clause("collapse") for d in shared)
     is_tiled = "std::min" in loop.upper or loop.step != "1"
-    return not shares_its_order and not is_tiled
+    return loop.takes_pragmas and not is_bound_up and not is_tiled
 
 
 def _tiled(parsed: CppSource, function: Function, loop: Loop, size: int) -> Option:
-    """Split ``loop``: OpenMP's pragmas stay with the loop over tiles, GCC's go inside."""
-    hints = [p for p in loop.pragmas if parse_omp(p) is None]
+    """Split ``loop``: what shares out its iterations stays outside, all other pragmas go in."""
+    hints = [p for p in loop.pragmas if (d := parse_omp(p)) is None or "for" not in d.words]
     tile = fresh_name(f"{loop.variable}_tile", identifiers(parsed.root))
     t, v, upper, indent = loop.ctype, loop.variable, loop.upper, parsed.indent(loop.node)
     inner = f"for ({t} {v} = {tile}; {v} < std::min<{t}>({tile} + {size}, {upper}); ++{v})"

@@ -115,6 +115,7 @@ class CppSource:
         return self.cpp[start : node.start_byte].decode()
 
 
+@lru_cache(maxsize=4)
 def parse_cpp(source: str) -> CppSource | None:
     """Parse a candidate; None where it has no C++ that could be edited safely.
 

@@ -10,7 +10,7 @@ evaluator to find out.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from evaluator.candidate import BackendName
@@ -57,7 +57,7 @@ def in_random_order(operators: Sequence[Operator], rng: random.Random) -> list[O
     return sorted(operators, key=lambda op: rng.random() ** (1 / op.weight), reverse=True)
 
 
-def fresh_name(wanted: str, taken: set[str]) -> str:
+def fresh_name(wanted: str, taken: Collection[str]) -> str:
     """Return ``wanted``, or ``wanted_2``, ``wanted_3``... where it is taken."""
     name, number = wanted, 2
     while name in taken:

@@ -7,7 +7,7 @@ from evolver.proposers.mutate.operators import Operator
 from evolver.proposers.mutate.triton_grid import grid_options
 from evolver.proposers.mutate.triton_launch import stages_options, tile_options, warps_options
 from evolver.proposers.mutate.triton_loops import loop_hint_options
-from evolver.proposers.mutate.triton_math import libdevice_options, nan_helper_options
+from evolver.proposers.mutate.triton_math import libdevice_options, nan_options
 from evolver.proposers.mutate.triton_memory import cache_hint_options
 
 _TRITON = BackendName.TRITON
@@ -20,5 +20,5 @@ TRITON_OPERATORS = (
     Operator("loop_hint", _TRITON, loop_hint_options, weight=2),
     Operator("grid", _TRITON, grid_options, weight=2),
     Operator("libdevice", _TRITON, libdevice_options),
-    Operator("nan_helper", _TRITON, nan_helper_options),
+    Operator("nan", _TRITON, nan_options),
 )

@@ -23,10 +23,10 @@ from evolver.proposers.mutate.triton_source import (
     find_tl_calls,
     integer,
     keyword_argument,
+    laid_out,
     names_in,
     parse_triton,
     set_integer,
-    spaced,
 )
 
 PROGRAM_COUNTS = (132, 264, 528, 1056)
@@ -120,7 +120,7 @@ def _chunked(
             launches,
             loop=f"tl.range({start}, tl.minimum({start} + {count}, {{tiles}}))",
             # Not triton.cdiv: a division by cdiv in the grid is one by a tile's size.
-            grid=f"(({{extent}}) + {count - 1}) // {count}",
+            grid=f"({{extent}} + {count - 1}) // {count}",
         ),
     )
 
@@ -137,7 +137,7 @@ def _turn(
     tiles, tile = fresh_name("num_tiles", taken), fresh_name("tile", taken)
     body = _looped(kernel, tile=tile, iterable=loop.format(tiles=tiles))
     parameters = [*kernel.params.params, cst.Param(cst.Name(tiles))]
-    params = kernel.params.with_changes(params=_comma_separated(parameters))
+    params = kernel.params.with_changes(params=laid_out(parameters, like=kernel.params.params))
     turned = kernel.with_changes(body=body, params=params)
     edits: dict[cst.CSTNode, NodeEdit] = {kernel: lambda _: turned}
     for launch in launches:
@@ -159,25 +159,17 @@ def _looped(kernel: cst.FunctionDef, *, tile: str, iterable: str) -> cst.Indente
     return cst.ensure_type(kernel.body, cst.IndentedBlock).with_changes(body=[*before, loop])
 
 
-def _comma_separated(parameters: Sequence[cst.Param]) -> list[cst.Param]:
-    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    separated = [
-        p if isinstance(p.comma, cst.Comma) else p.with_changes(comma=comma)
-        for p in parameters[:-1]
-    ]
-    return [*separated, parameters[-1]]
-
-
 def _launch_edit(parsed: TritonSource, launch: Launch, tiles: str, grid: str) -> NodeEdit:
     extent = _only_extent(launch)
     text = parsed.text(extent) if extent is not None else ""
-    new_grid = cst.parse_expression(f"({grid.format(extent=text)},)")
+    is_atom = isinstance(extent, cst.Call | cst.Name | cst.Integer)
+    new_grid = cst.parse_expression(f"({grid.format(extent=text if is_atom else f'({text})')},)")
 
     def rewrite(node: cst.CSTNode) -> cst.Call:
         call = cst.ensure_type(node, cst.Call)
         subscript = cst.ensure_type(call.func, cst.Subscript)
         index = cst.SubscriptElement(cst.Index(new_grid))
-        args = spaced([*call.args, keyword_argument(tiles, text)])
+        args = laid_out([*call.args, keyword_argument(tiles, text)], like=call.args)
         return call.with_changes(func=subscript.with_changes(slice=[index]), args=args)
 
     return rewrite

@@ -16,9 +16,11 @@ from evolver.proposers.mutate.operators import Option
 from evolver.proposers.mutate.triton_source import (
     NodeEdit,
     TritonSource,
+    find_tl_calls,
     is_tl_call,
-    names_in,
+    laid_out,
     parse_triton,
+    set_keywords,
 )
 
 _BUILTINS = (
@@ -46,27 +48,28 @@ def _libdevice_option(parsed: TritonSource, name: str, calls: list[cst.Call]) ->
     return Option(description, lambda: parsed.replace(edits))
 
 
-def nan_helper_options(source: str) -> list[Option]:
-    """Replace the NaN-carrying maximum or minimum helpers by what Triton has built in.
+def nan_options(source: str) -> list[Option]:
+    """Let go of NaN in maxima and minima, one helper or one kind of call at a time.
 
-    ``tl.reduce(x, axis, helper)`` becomes ``tl.max(x, axis)``, ``helper(a, b)`` becomes
-    ``tl.maximum(a, b)``; helpers are known by what they do, not by their names.
+    Helpers are known by what they do, not by their names: a combine function for
+    ``tl.reduce`` that compares two values, a reduction that wraps ``tl.max`` in a test, and
+    ``propagate_nan=`` of ``tl.maximum``.
     """
     parsed = parse_triton(source)
-    kinds = {n: k for n, f in parsed.kernels.items() if (k := _nan_helper(parsed, f)) is not None}
     options: list[Option] = []
-    for helper, kind in kinds.items():
-        edits = _helper_edits(parsed, helper, kind)
+    for name, function in parsed.kernels.items():
+        kind = _combine_kind(parsed, function) or _reduction_kind(parsed, function)
+        edits = _helper_edits(parsed, name, kind) if kind else {}
         if edits:
-            description = f"{helper} -> tl.{kind} (NaN no longer carried)"
+            description = f"{name} -> tl.{kind} (NaN no longer carried)"
             options.append(Option(description, partial(parsed.replace, edits)))
-    return options
+    return options + _elementwise_options(parsed)
 
 
-def _nan_helper(parsed: TritonSource, function: cst.FunctionDef) -> str | None:
+def _combine_kind(parsed: TritonSource, function: cst.FunctionDef) -> str | None:
     """Return ``max`` or ``min`` for a function of two values that compares and tests for NaN."""
     names = [p.name.value for p in function.params.params]
-    if len(names) != 2 or find_memory(function):
+    if len(names) != 2 or _touches_memory(function):
         return None
     text = parsed.text(function.body).replace(" ", "")
     a, b = names
@@ -77,25 +80,54 @@ def _nan_helper(parsed: TritonSource, function: cst.FunctionDef) -> str | None:
     return "min" if f"{a}<{b}" in text or f"{a}<={b}" in text else None
 
 
-def find_memory(function: cst.FunctionDef) -> bool:
-    """Whether the function touches memory, as a helper for values does not."""
-    return any(is_tl_call(c, "load", "store", "program_id") for c in m.findall(function, m.Call()))
+def _reduction_kind(parsed: TritonSource, function: cst.FunctionDef) -> str | None:
+    """Return ``max`` or ``min`` for a function of values and an axis that wraps ``tl.max``."""
+    names = [p.name.value for p in function.params.params]
+    if len(names) != 2 or _touches_memory(function):
+        return None
+    returns = m.findall(function.body, m.Return())
+    single = not any(m.matches(r, m.Return(value=m.Tuple())) for r in returns)
+    text = parsed.text(function.body).replace(" ", "")
+    values, axis = names
+    if not single or f"{values}!={values}" not in text:
+        return None
+    kinds = [k for k in ("max", "min") if f"tl.{k}({values},{axis})" in text]
+    return kinds[0] if len(kinds) == 1 else None
+
+
+def _touches_memory(function: cst.FunctionDef) -> bool:
+    return bool(find_tl_calls(function, "load", "store", "program_id"))
 
 
 def _helper_edits(parsed: TritonSource, helper: str, kind: str) -> dict[cst.CSTNode, NodeEdit]:
+    combines = _combine_kind(parsed, parsed.kernels[helper]) is not None
+    direct = f"tl.{kind}imum" if combines else f"tl.{kind}"
     edits: dict[cst.CSTNode, NodeEdit] = {}
     for node in m.findall(parsed.tree, m.Call()):
         call = cst.ensure_type(node, cst.Call)
         if m.matches(call.func, m.Name(helper)) and len(call.args) == 2:
-            edits[call.func] = lambda _: cst.parse_expression(f"tl.{kind}imum")
-        elif (
-            is_tl_call(call, "reduce") and len(call.args) == 3 and helper in names_in(call.args[2])
-        ):
+            edits[call.func] = lambda _: cst.parse_expression(direct)
+        elif is_tl_call(call, "reduce") and m.matches(call.args[-1].value, m.Name(helper)):
             edits[call] = lambda updated: _as_builtin(updated, kind)
     return edits
 
 
 def _as_builtin(node: cst.CSTNode, kind: str) -> cst.Call:
     call = cst.ensure_type(node, cst.Call)
-    last = call.args[1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    return call.with_changes(func=cst.parse_expression(f"tl.{kind}"), args=[call.args[0], last])
+    function = cst.parse_expression(f"tl.{kind}")
+    return call.with_changes(func=function, args=laid_out(call.args[:2], like=call.args))
+
+
+def _elementwise_options(parsed: TritonSource) -> list[Option]:
+    options: list[Option] = []
+    for name in ("maximum", "minimum"):
+        calls = find_tl_calls(parsed.tree, name)
+        edits: dict[cst.CSTNode, NodeEdit] = {
+            c: lambda call: set_keywords(call, propagate_nan=None)
+            for c in calls
+            if any(a.keyword and a.keyword.value == "propagate_nan" for a in c.args)
+        }
+        if edits:
+            description = f"tl.{name} without propagate_nan"
+            options.append(Option(description, partial(parsed.replace, edits)))
+    return options

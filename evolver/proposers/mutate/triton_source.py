@@ -6,13 +6,15 @@ order and none depends on what another left behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import lru_cache
+from typing import TypeVar, cast
 
 import libcst as cst
 import libcst.matchers as m
 
+_Item = TypeVar("_Item", bound=cst.Arg | cst.Param)
 NodeEdit = Callable[[cst.CSTNode], cst.CSTNode]
 
 
@@ -58,8 +60,9 @@ class _Replacer(cst.CSTTransformer):
         return updated_node if edit is None else cast(cst.CSTNodeT, edit(updated_node))
 
 
+@lru_cache(maxsize=4)
 def parse_triton(source: str) -> TritonSource:
-    """Parse ``source``.
+    """Parse ``source``; the last few are kept, since every operator asks for the same.
 
     Raises:
         libcst.ParserSyntaxError: it is not Python.
@@ -93,11 +96,12 @@ def is_tl_call(node: cst.CSTNode, *names: str) -> bool:
     )
 
 
-def find_tl_calls(node: cst.CSTNode, *names: str) -> list[cst.Call]:
+@lru_cache(maxsize=4096)
+def find_tl_calls(node: cst.CSTNode, *names: str) -> tuple[cst.Call, ...]:
     """Return the ``tl.NAME(...)`` calls in ``node``, in source order."""
-    return [
+    return tuple(
         cst.ensure_type(c, cst.Call) for c in m.findall(node, m.Call()) if is_tl_call(c, *names)
-    ]
+    )
 
 
 def integer(node: cst.CSTNode | None) -> int | None:
@@ -115,7 +119,7 @@ def set_keywords(call: cst.CSTNode, **keywords: str | None) -> cst.Call:
     node = cst.ensure_type(call, cst.Call)
     kept = [a for a in node.args if a.keyword is None or a.keyword.value not in keywords]
     added = [keyword_argument(n, v) for n, v in keywords.items() if v is not None]
-    return node.with_changes(args=spaced([*kept, *added]))
+    return node.with_changes(args=laid_out([*kept, *added], like=node.args))
 
 
 def keyword_argument(name: str, expression: str) -> cst.Arg:
@@ -128,15 +132,26 @@ def keyword_argument(name: str, expression: str) -> cst.Arg:
     )
 
 
-def spaced(args: list[cst.Arg]) -> list[cst.Arg]:
-    """Return ``args`` with a comma after each but the last, keeping line breaks that exist."""
-    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    separated = [
-        a if isinstance(a.comma, cst.Comma) else a.with_changes(comma=comma) for a in args[:-1]
+def laid_out(new: Sequence[_Item], *, like: Sequence[_Item]) -> list[_Item]:
+    """Return ``new`` arguments or parameters with commas laid out as those of ``like``.
+
+    What was there keeps its comma and line break; what is added takes those of the first;
+    the last ends as the last did.
+    """
+    space = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    between = like[0].comma if len(like) > 1 else space
+    trailing = like[-1].comma if like else cst.MaybeSentinel.DEFAULT
+    kept = [
+        item
+        if isinstance(item.comma, cst.Comma) and item is not like[-1]
+        else item.with_changes(comma=between)
+        for item in new[:-1]
     ]
-    return [*separated, args[-1]] if args else []
+    last = [item.with_changes(comma=trailing) for item in new[-1:]]
+    return cast(list[_Item], [*kept, *last])
 
 
-def names_in(node: cst.CSTNode) -> set[str]:
+@lru_cache(maxsize=4096)
+def names_in(node: cst.CSTNode) -> frozenset[str]:
     """Return the identifiers that occur in ``node``, attribute names and keywords included."""
-    return {cst.ensure_type(n, cst.Name).value for n in m.findall(node, m.Name())}
+    return frozenset(cst.ensure_type(n, cst.Name).value for n in m.findall(node, m.Name()))

@@ -127,6 +127,16 @@ def test_a_tiled_loop_visits_the_same_range_and_is_not_tiled_again() -> None:
     assert not any("x1" in d for d in descriptions(tile_options(child)))
 
 
+def test_a_tiled_loop_stays_vectorised_inside_and_shared_out_outside() -> None:
+    source = build(simd_options(SCALE_CPP), "simd of length 8 on the loop over x1")
+    child = build(tile_options(source), "tile the loop over x1")
+    lines = [line.strip() for line in child.splitlines()]
+    tiles = next(i for i, line in enumerate(lines) if line.startswith("for (int64_t x1_tile"))
+    assert lines[tiles + 1] == "#pragma omp simd simdlen(8)"
+    assert lines[tiles + 2].startswith("for (int64_t x1 = x1_tile")
+    assert "collapse(2)" in build(collapse_options(child), "collapse(2)")
+
+
 def test_a_prefetch_asks_for_the_next_row_once() -> None:
     child = build(prefetch_options(RMS_NORM_CPP), "prefetch x 2 ahead")
     assert "__builtin_prefetch(&x[(row + 2) * columns + 0]);" in child

@@ -60,7 +60,7 @@ def test_edits_compose_over_generations(parent, seed) -> None:
     backend, name, source = parent
     rng = random.Random(seed)
     current = source
-    for _ in range(6):
+    for _ in range(4):
         edit = mutate(current, backend, rng)
         assert edit is not None
         current = edit.source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evolver.proposers.mutate.triton_grid import grid_options
 from evolver.proposers.mutate.triton_launch import stages_options, tile_options, warps_options
 from evolver.proposers.mutate.triton_loops import loop_hint_options
-from evolver.proposers.mutate.triton_math import libdevice_options, nan_helper_options
+from evolver.proposers.mutate.triton_math import libdevice_options, nan_options
 from evolver.proposers.mutate.triton_memory import cache_hint_options
 from tests.evolver.proposers.mutate.parents import (
     RMS_NORM_TRITON,
@@ -123,7 +123,7 @@ def test_a_persistent_grid_is_told_its_tiles_and_not_made_twice() -> None:
 
 def test_rows_per_program_walk_a_chunk_and_are_not_made_twice() -> None:
     child = build(grid_options(ROW_MAX_TRITON), "4 tiles per program in row_max_kernel")
-    assert "row_max_kernel[(((rows) + 3) // 4,)]" in child
+    assert "row_max_kernel[((rows + 3) // 4,)]" in child
     assert "        row = tile\n" in child
     assert grid_options(child) == []
 
@@ -147,5 +147,30 @@ def test_libdevice_becomes_tritons_own() -> None:
 
 def test_a_nan_carrying_reduction_becomes_tl_max() -> None:
     change = "nan_maximum -> tl.max (NaN no longer carried)"
-    child = build(nan_helper_options(ROW_MAX_TRITON), change)
+    child = build(nan_options(ROW_MAX_TRITON), change)
     assert "tl.store(out_ptr + row, tl.max(x, 0))" in child
+
+
+def test_a_nan_carrying_wrapper_of_tl_max_becomes_tl_max() -> None:
+    helper = """
+@triton.jit
+def nan_max(values, axis: tl.constexpr):
+    largest = tl.max(values, axis)
+    has_nan = tl.max((values != values).to(tl.int32), axis) != 0
+    return tl.where(has_nan, float("nan"), largest)
+
+
+@triton.jit
+def row_max_kernel("""
+    source = ROW_MAX_TRITON.replace("\n@triton.jit\ndef row_max_kernel(", helper)
+    source = source.replace("tl.reduce(x, 0, nan_maximum)", "nan_max(x, 0)")
+    child = build(nan_options(source), "nan_max -> tl.max (NaN no longer carried)")
+    assert "tl.store(out_ptr + row, tl.max(x, 0))" in child
+
+
+def test_an_elementwise_maximum_lets_go_of_nan() -> None:
+    source = SILU_TRITON.replace(
+        "tl.exp(-x)", "tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)"
+    )
+    child = build(nan_options(source), "tl.maximum without propagate_nan")
+    assert "tl.maximum(x, 0.0)" in child
