@@ -25,6 +25,9 @@ WORKER_FOLDER = Path(__file__).with_name("worker")
 INSIDE = "/ksmith"
 _BOOT = "import sys; sys.path.insert(0, {root!r}); from worker.main import main; main()"
 _REPLY_OVERHEAD_BYTES = 1 << 20
+_THREAD_POOLS = 3
+"""Pools of ``threads`` threads that torch and OpenMP may have at once."""
+_GPU_MEMORY_BYTES = 64 << 30
 
 
 class Role(StrEnum):
@@ -89,6 +92,7 @@ class WorkerOptions:
             # Threads that spin after a block would slow the next contestant's, and a barrier
             # that spins while its other thread is not scheduled costs milliseconds.
             "GOMP_SPINCOUNT": "10000",
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
             "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
             "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108
             "USER": "worker",
@@ -96,6 +100,12 @@ class WorkerOptions:
         if self.interpret:
             variables["TRITON_INTERPRET"] = "1"
         return variables
+
+    def limits(self) -> Limits:
+        """What the worker may use: room for every thread pool, and pinned memory on a GPU."""
+        processes = Limits().processes + _THREAD_POOLS * self.threads
+        memory = _GPU_MEMORY_BYTES if self.gpu else Limits().memory_bytes
+        return Limits(processes=processes, memory_bytes=memory)
 
 
 class Session:
@@ -109,12 +119,11 @@ class Session:
         """
         self.options = options
         self.hello: dict[str, Any] | None = None
-        limits = Limits(memory_bytes=64 << 30) if options.gpu else Limits()
         spec = SandboxSpec(
             argv=[sys.executable, "-P", "-s", "-c", _BOOT.format(root=INSIDE)],
             read_only={WORKER_FOLDER: f"{INSIDE}/worker"},
             environment=options.environment(),
-            limits=limits,
+            limits=options.limits(),
             gpu=options.gpu,
             user_slot=options.user_slot,
         )

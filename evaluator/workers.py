@@ -17,6 +17,8 @@ from policies.model import EvaluatorPolicy
 
 _CANDIDATE_SLOTS = range(2, 10)
 """Users that candidates have in turn; reference and compiled baseline have 0 and 1."""
+_GPU_HOST_THREADS = 8
+"""Host threads where the work is on a GPU."""
 
 
 class Workers:
@@ -29,7 +31,8 @@ class Workers:
         self._slots = itertools.cycle(_CANDIDATE_SLOTS)
         self._standby: Session | None = None
         cores = sorted(os.sched_getaffinity(0))
-        wanted = policy.timing.threads or len(cores)
+        usual = _GPU_HOST_THREADS if backend.gpu else len(cores)
+        wanted = policy.timing.threads or usual
         self.cores = cores[:wanted]
 
     @property
