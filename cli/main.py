@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from cli import demo, doctor, evaluate, extract, integrate, optimize, report, verify
+from cli import bench, demo, doctor, evaluate, extract, integrate, optimize, report, verify
 
 app = typer.Typer(
     name="ksmith",
@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for group in (doctor, demo, extract, optimize, evaluate, integrate, verify, report):
+for group in (doctor, demo, extract, optimize, evaluate, integrate, verify, report, bench):
     group.register(app)
 
 
