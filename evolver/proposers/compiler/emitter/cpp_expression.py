@@ -66,7 +66,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Cast:
-    """Any cast; printed in the functional form ``type(operand)``."""
+    """Any cast, printed in the functional form; bfloat16 is no C++ type and has functions."""
 
     type: str
     operand: Expression
@@ -381,8 +381,11 @@ def _render_call(expression: Expression) -> str:
             return f"{function}({', '.join(render(i) for i in items)})"
         case Braces(type_name, items):
             return f"{type_name}{{{', '.join(render(i) for i in items)}}}"
-        case Cast(type_name, operand, _):
-            return f"{type_name}({render(operand)})"
+        case Cast("bfloat16", operand, _):
+            return f"to_bfloat16({render(operand)})"
+        case Cast(type_name, operand, widens):
+            function = "to_float" if widens == "bfloat16" else type_name
+            return f"{function}({render(operand)})"
         case CastLike(model, operand):
             return f"decltype({render(model)})({render(operand)})"
     raise Untranslatable(f"unknown expression {expression!r}")

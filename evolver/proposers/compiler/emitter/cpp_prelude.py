@@ -15,23 +15,24 @@ class Helper:
 
 
 _BFLOAT16 = """\
-// The upper half of a float, rounded to nearest even.
-struct bfloat16 {
-    uint16_t bits;
-    bfloat16() = default;
-    explicit bfloat16(float value) {
-        uint32_t word;
-        std::memcpy(&word, &value, sizeof word);
-        const uint32_t rounded = (word + 0x7fff + ((word >> 16) & 1)) >> 16;
-        bits = value != value ? 0x7fc0 : uint16_t(rounded);
-    }
-    explicit operator float() const {
-        const uint32_t word = uint32_t(bits) << 16;
-        float value;
-        std::memcpy(&value, &word, sizeof value);
-        return value;
-    }
-};
+// The upper half of a float. A struct would be tidier, but loops over it do not vectorise.
+using bfloat16 = uint16_t;
+inline float to_float(bfloat16 x) {
+    const uint32_t bits = uint32_t(x) << 16;
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+"""
+
+_TO_BFLOAT16 = """\
+// Rounded to nearest even, as torch does.
+inline bfloat16 to_bfloat16(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return value != value ? bfloat16(0x7fc0) : bfloat16(rounded);
+}
 """
 
 _HALF = "using half = _Float16;\n"
@@ -136,6 +137,7 @@ inline double fast_tanh(double x) { return std::tanh(x); }
 
 HELPERS: tuple[Helper, ...] = (
     Helper(_BFLOAT16, ("bfloat16",)),
+    Helper(_TO_BFLOAT16, ("to_bfloat16",)),
     Helper(_HALF, ("half",)),
     Helper(_MAX_NAN, ("max_propagate_nan", "max_nan")),
     Helper(_MIN_NAN, ("min_propagate_nan", "min_nan")),
