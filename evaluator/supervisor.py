@@ -9,10 +9,7 @@ nothing had happened (design.md section 4).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
@@ -20,19 +17,14 @@ from evaluator import machine
 from evaluator.backends import Backend, choose_backend
 from evaluator.candidate import BackendName, Candidate
 from evaluator.client import Client
+from evaluator.draft import Draft, busy_flags, success_message
 from evaluator.errors import WorkerLost
 from evaluator.evaluation import (
-    Attestor,
-    Baseline,
     Environment,
     Evaluation,
     Flag,
-    KernelResources,
     Severity,
-    Speedup,
     Status,
-    WorkloadCorrectness,
-    WorkloadTiming,
 )
 from evaluator.interpreted import compile_resources, interpretable_workloads
 from evaluator.judging import Ended, check_candidate, ended_by, load_candidate
@@ -48,20 +40,6 @@ from evaluator.workload import Workload
 from policies.model import EvaluatorPolicy, TimingBudget
 
 Progress = Callable[[str], None]
-
-
-@dataclass
-class _Draft:
-    """What is known of a candidate so far; a record is made of it at the end."""
-
-    candidate: Candidate
-    started: float = field(default_factory=time.monotonic)
-    correctness: Sequence[WorkloadCorrectness] = ()
-    timings: tuple[WorkloadTiming, ...] = ()
-    speedups: tuple[Speedup, ...] = ()
-    resources: tuple[KernelResources, ...] = ()
-    flags: list[Flag] = field(default_factory=list)
-    log: str = ""
 
 
 class LocalEvaluator:
@@ -140,7 +118,7 @@ class LocalEvaluator:
         Raises:
             EvaluatorError: the machine, the sandbox or the reference fails.
         """
-        draft = _Draft(candidate)
+        draft = Draft(candidate)
         try:
             return self._judge(draft, lambda: self._screen(draft, incumbent_us))
         finally:
@@ -152,25 +130,31 @@ class LocalEvaluator:
         Raises:
             EvaluatorError: the machine, the sandbox or the reference fails.
         """
-        draft = _Draft(candidate)
+        draft = Draft(candidate)
         if self.backend.interpreted:
             return self._judge(draft, lambda: self._screen(draft, None))
         return self._judge(draft, lambda: self._confirm(draft), confirmed=True)
 
     def _judge(
-        self, draft: _Draft, stages: Callable[[], Status], *, confirmed: bool = False
+        self, draft: Draft, stages: Callable[[], Status], *, confirmed: bool = False
     ) -> Evaluation:
         """Run the stages after the source policy and make the record of how they ended."""
         try:
             self._check_policy(draft.candidate)
             status = stages()
-            message = _success_message(status, draft)
+            message = success_message(status, draft)
         except Ended as ended:
             status, message = ended.status, ended.message
             draft.correctness = ended.correctness or draft.correctness
             draft.log = "\n".join(part for part in (ended.detail, draft.log) if part)
             draft.timings = draft.speedups = ()
-        return self._record(draft, status, message, confirmed and status is Status.OK)
+        return draft.record(
+            status,
+            message,
+            problem=self.loaded.problem,
+            environment=self.environment(),
+            confirmed=confirmed and status is Status.OK,
+        )
 
     def _check_policy(self, candidate: Candidate) -> None:
         entry = self.loaded.problem.entry.candidate_function
@@ -180,7 +164,7 @@ class LocalEvaluator:
             detail = "\n".join(str(v) for v in found)
             raise Ended(Status.POLICY_VIOLATION, f"{found[0]}{more}", detail=detail)
 
-    def _screen(self, draft: _Draft, incumbent_us: float | None) -> Status:
+    def _screen(self, draft: Draft, incumbent_us: float | None) -> Status:
         self._warm_reference()
         assert self._reference is not None
         assert self._baselines is not None
@@ -199,7 +183,7 @@ class LocalEvaluator:
         self._summarise(draft, [pair], self._baselines)
         return Status.OK
 
-    def _confirm(self, draft: _Draft) -> Status:
+    def _confirm(self, draft: Draft) -> Status:
         """Fresh processes, seeds and buffers for every pair, and a check in each.
 
         The compiled baseline takes most of a minute to build, so only the first pair has it.
@@ -223,7 +207,7 @@ class LocalEvaluator:
         return Status.OK
 
     def _confirm_pair(
-        self, draft: _Draft, reference: Reference, baselines: Baselines, budget: TimingBudget
+        self, draft: Draft, reference: Reference, baselines: Baselines, budget: TimingBudget
     ) -> PairResult:
         seeds = [draw_seed() for _ in self._seeds]
         client = self._workers.candidate()
@@ -235,7 +219,7 @@ class LocalEvaluator:
                 draft.log = client.session.log_tail()
 
     def _check(
-        self, draft: _Draft, client: Client, reference: Reference, seeds: Sequence[int]
+        self, draft: Draft, client: Client, reference: Reference, seeds: Sequence[int]
     ) -> None:
         """Load, then compare on every workload.
 
@@ -260,7 +244,7 @@ class LocalEvaluator:
 
     def _time(
         self,
-        draft: _Draft,
+        draft: Draft,
         client: Client,
         baselines: Baselines,
         budget: TimingBudget,
@@ -283,6 +267,7 @@ class LocalEvaluator:
             ended = ended_by(error, "while it was timed")
             ended.correctness = tuple(draft.correctness)
             raise ended from error
+        draft.flags += busy_flags()
         suspicion = next((m.suspicion for m in pair.measurements if m.suspicion), None)
         if suspicion is not None:
             flag = Flag(rule="claims", severity=Severity.VIOLATION, evidence=suspicion)
@@ -290,7 +275,7 @@ class LocalEvaluator:
             raise Ended(Status.CHEATING_SUSPECTED, suspicion, correctness=draft.correctness)
         return pair
 
-    def _compile(self, draft: _Draft, client: Client) -> None:
+    def _compile(self, draft: Draft, client: Client) -> None:
         """Compile the launches that the interpreter saw, for a GPU that is not here."""
         self._tell("compiling for sm_90")
         launches = client.launches(seconds=self.policy.limits.call_seconds)
@@ -315,7 +300,7 @@ class LocalEvaluator:
                 raise Ended(Status.COMPILE_ERROR, message, detail=ended.detail) from error
 
     def _summarise(
-        self, draft: _Draft, pairs: Sequence[PairResult], baselines: Baselines | None
+        self, draft: Draft, pairs: Sequence[PairResult], baselines: Baselines | None
     ) -> None:
         counts = [buffer_count(w, self.policy) for w in self._workloads]
         draft.timings, draft.speedups = summarise(
@@ -346,32 +331,6 @@ class LocalEvaluator:
         start = self._workers.baseline if wanted else None
         return Baselines(self.loaded, reference, start, self.policy)
 
-    def _record(self, draft: _Draft, status: Status, message: str, confirmed: bool) -> Evaluation:
-        attested = {"correctness": Attestor.SUPERVISOR} if draft.correctness else {}
-        if draft.timings:
-            attested |= {"timings": Attestor.WORKER, "speedups": Attestor.SUPERVISOR}
-        if draft.resources:
-            attested["resources"] = Attestor.WORKER
-        return Evaluation(
-            candidate_id=draft.candidate.id,
-            problem_id=self.loaded.problem.id,
-            backend=draft.candidate.backend,
-            status=status,
-            message=message,
-            finished_at=datetime.now(UTC),
-            seconds=time.monotonic() - draft.started,
-            environment=self.environment(),
-            regime=self.loaded.problem.regime,
-            correctness=tuple(draft.correctness),
-            timings=draft.timings,
-            speedups=draft.speedups,
-            confirmed=confirmed,
-            resources=draft.resources,
-            flags=tuple(dict.fromkeys(draft.flags)),
-            attested=attested,
-            log_tail=draft.log[-_LOG_CHARACTERS:],
-        )
-
     def environment(self) -> Environment:
         """The machine and the versions that this evaluator's numbers belong to."""
         return machine.environment(
@@ -379,19 +338,6 @@ class LocalEvaluator:
             threads=self._workers.threads,
             sandbox=self._workers.sandbox.name,
         )
-
-
-_LOG_CHARACTERS = 8000
-
-
-def _success_message(status: Status, draft: _Draft) -> str:
-    if status is Status.NOT_MEASURED:
-        return "correct in Triton's interpreter; not measured, for there is no GPU here"
-    speedup = next(s for s in draft.speedups if s.baseline is Baseline.EAGER)
-    return (
-        f"{speedup.verdict.value}: {speedup.value:.3f}x against eager "
-        f"[{speedup.low:.3f}, {speedup.high:.3f}]"
-    )
 
 
 def _default_sandbox() -> Sandbox:

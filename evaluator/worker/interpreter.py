@@ -106,6 +106,13 @@ def _plain(value: Any) -> Any:
     return {"triton": str(inner)}
 
 
+def _numpy() -> Any:
+    """Numpy as the interpreter itself imported it; it is no dependency of ours."""
+    from triton.runtime import interpreter
+
+    return interpreter.np
+
+
 def _dot(
     self: Any,  # noqa: ARG001 (replaces a method)
     a: Any,
@@ -115,21 +122,21 @@ def _dot(
     max_num_imprecise_acc: Any,  # noqa: ARG001
 ) -> Any:
     """``tl.dot`` with the factors widened to the accumulator's type first."""
-    import numpy as np
     from triton.runtime.interpreter import TensorHandle
 
     factors = [_widened(h).astype(d.data.dtype) for h in (a, b)]
+    np = _numpy()
     return TensorHandle(np.matmul(*factors) + d.data, d.dtype.scalar)
 
 
 def _widened(handle: Any) -> Any:
     """bfloat16 and float8, which numpy holds as bit patterns, as float32 values."""
-    import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
 
     scalar = handle.dtype.scalar
     narrow = scalar.is_floating() and scalar.primitive_bitwidth == 8
+    np = _numpy()
     if narrow or scalar == tl.bfloat16:
         bits = interpreter._convert_float(handle.data, scalar, tl.float32, None)
         return bits.view(np.float32)
@@ -137,10 +144,10 @@ def _widened(handle: Any) -> Any:
 
 
 def _bf16_constant(self: Any, value: float) -> Any:  # noqa: ARG001 (replaces a method)
-    import numpy as np
     import triton.language as tl
     from triton.runtime.interpreter import TensorHandle
 
+    np = _numpy()
     bits = np.array([value], np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return TensorHandle(rounded.astype(np.uint16), tl.bfloat16)
@@ -156,7 +163,8 @@ def _install_libdevice() -> None:
 
 
 def _libdevice_functions() -> dict[str, Callable[..., Any]]:
-    import numpy as np
+
+    np = _numpy()
 
     def away_from_zero(x: Any) -> Any:
         return np.trunc(x + np.copysign(0.5, x))
@@ -190,12 +198,12 @@ def _libdevice_functions() -> dict[str, Callable[..., Any]]:
 
 
 def _same_name_in_numpy() -> dict[str, Callable[..., Any]]:
-    import numpy as np
 
     plain = "exp exp2 log log2 log10 log1p expm1 tanh sinh cosh sqrt cbrt sin cos tan floor ceil"
     plain += " trunc hypot copysign"
     inverse = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2"}
     pairs = {**{n: n for n in plain.split()}, **inverse}
+    np = _numpy()
     return {name: getattr(np, own) for name, own in pairs.items()}
 
 
@@ -204,9 +212,10 @@ _PREDICATES = ("isnan", "isinf", "finitef", "signbit")
 
 def _libdevice(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A libdevice function over interpreter tensors; narrow floats are computed in float32."""
-    import numpy as np
     import triton.language as tl
     from triton.runtime.interpreter import TensorHandle
+
+    np = _numpy()
 
     def call(*args: Any, **_: Any) -> Any:
         first = next(a for a in args if isinstance(a, tl.core.tensor))

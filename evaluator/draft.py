@@ -1,0 +1,99 @@
+"""An evaluation in the making: what the stages found, and the record that comes of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from evaluator import machine
+from evaluator.candidate import Candidate
+from evaluator.evaluation import (
+    Attestor,
+    Baseline,
+    Environment,
+    Evaluation,
+    Flag,
+    KernelResources,
+    Severity,
+    Speedup,
+    Status,
+    WorkloadCorrectness,
+    WorkloadTiming,
+)
+from evaluator.problem import Problem
+
+_LOG_CHARACTERS = 8000
+_BUSY_LOAD = 1.5
+"""Load average per core from which the machine counts as shared; we alone make about one."""
+
+
+@dataclass
+class Draft:
+    """What is known of a candidate so far."""
+
+    candidate: Candidate
+    started: float = field(default_factory=time.monotonic)
+    correctness: Sequence[WorkloadCorrectness] = ()
+    timings: tuple[WorkloadTiming, ...] = ()
+    speedups: tuple[Speedup, ...] = ()
+    resources: tuple[KernelResources, ...] = ()
+    flags: list[Flag] = field(default_factory=list)
+    log: str = ""
+
+    def record(
+        self,
+        status: Status,
+        message: str,
+        *,
+        problem: Problem,
+        environment: Environment,
+        confirmed: bool,
+    ) -> Evaluation:
+        """Make the record; who attests a field follows from who measured it."""
+        attested = {"correctness": Attestor.SUPERVISOR} if self.correctness else {}
+        if self.timings:
+            attested |= {"timings": Attestor.WORKER, "speedups": Attestor.SUPERVISOR}
+        if self.resources:
+            attested["resources"] = Attestor.WORKER
+        return Evaluation(
+            candidate_id=self.candidate.id,
+            problem_id=problem.id,
+            backend=self.candidate.backend,
+            status=status,
+            message=message,
+            finished_at=datetime.now(UTC),
+            seconds=time.monotonic() - self.started,
+            environment=environment,
+            regime=problem.regime,
+            correctness=tuple(self.correctness),
+            timings=self.timings,
+            speedups=self.speedups,
+            confirmed=confirmed,
+            resources=self.resources,
+            flags=tuple(dict.fromkeys(self.flags)),
+            attested=attested,
+            log_tail=self.log[-_LOG_CHARACTERS:],
+        )
+
+
+def busy_flags() -> list[Flag]:
+    """Say when other work shared the cores while we measured: intervals widen, and may mislead."""
+    load, cores = os.getloadavg()[0], machine.cpu_count()
+    if load <= cores * _BUSY_LOAD:
+        return []
+    evidence = f"load average {load:.1f} on {cores} cores; measure again on a quiet machine"
+    return [Flag(rule="machine-busy", severity=Severity.WARNING, evidence=evidence)]
+
+
+def success_message(status: Status, draft: Draft) -> str:
+    """The verdict in one line, for a candidate that nothing stopped."""
+    if status is Status.NOT_MEASURED:
+        return "correct in Triton's interpreter; not measured, for there is no GPU here"
+    speedup = next(s for s in draft.speedups if s.baseline is Baseline.EAGER)
+    return (
+        f"{speedup.verdict.value}: {speedup.value:.3f}x against eager "
+        f"[{speedup.low:.3f}, {speedup.high:.3f}]"
+    )
