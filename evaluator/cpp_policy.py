@@ -34,6 +34,7 @@ _FORBIDDEN: Mapping[str, str] = {
     **dict.fromkeys(("constructor", "destructor", "ifunc"), "runs before or beside the call"),
 }
 _PRAGMAS = ("omp", "GCC unroll", "GCC ivdep", "unroll", "once")
+_COMPILER_OPTIONS = re.compile(r'^GCC (?:optimize|target)\s*\(((?:"[\w=,.-]*"[\s,]*)+)\)$')
 
 _BLANKED = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<d>[^()\\\s]{0,16})\(.*?\)(?P=d)"'
@@ -41,14 +42,25 @@ _BLANKED = re.compile(
     re.DOTALL,
 )
 _INCLUDE = re.compile(r"^\s*#\s*include\b(.*)$")
+_DIRECTIVE = re.compile(r"^\s*#\s*(\w*)(.*)$")
 _HEADER = re.compile(r'^\s*(?:<([^>]+)>|"([^"]+)")')
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
-def check_cpp(source: str, *, headers: Sequence[str]) -> Iterator[tuple[str, int, str]]:
-    """Yield (rule, line, reason) for everything in ``source`` that is not allowed."""
+def check_cpp(
+    source: str, *, headers: Sequence[str], options: Sequence[str]
+) -> Iterator[tuple[str, int, str]]:
+    """Yield (rule, line, reason) for everything in ``source`` that is not allowed.
+
+    Args:
+        source: the C++ text.
+        headers: names that may be included.
+        options: what ``#pragma GCC optimize`` and ``target`` may ask of the compiler.
+    """
     joined = _join_continued_lines(source)
-    yield from _check_includes(_blank(joined, keep_strings=True), headers)
+    with_strings = _blank(joined, keep_strings=True)
+    yield from _check_includes(with_strings, headers)
+    yield from _check_pragmas(with_strings, options)
     for number, line in enumerate(_blank(joined, keep_strings=False).split("\n"), start=1):
         yield from ((rule, number, reason) for rule, reason in _check_line(line))
 
@@ -64,12 +76,22 @@ def _check_includes(text: str, headers: Sequence[str]) -> Iterator[tuple[str, in
             yield "header", number, f"#include of {name!r} is not allowed"
 
 
-def _check_line(line: str) -> Iterator[tuple[str, str]]:
-    directive = re.match(r"^\s*#\s*(\w*)(.*)$", line)
-    if directive is not None and directive.group(1) == "pragma":
+def _check_pragmas(text: str, options: Sequence[str]) -> Iterator[tuple[str, int, str]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        directive = _DIRECTIVE.match(line)
+        if directive is None or directive.group(1) != "pragma":
+            continue
         pragma = " ".join(directive.group(2).split())
-        if not pragma.startswith(_PRAGMAS):
-            yield "pragma", f"#pragma {pragma} is not allowed"
+        asked = _COMPILER_OPTIONS.match(pragma)
+        if asked is None and not pragma.startswith(_PRAGMAS):
+            yield "pragma", number, f"#pragma {pragma} is not allowed"
+        for option in re.findall(r'[^"\s,]+', asked.group(1)) if asked else ():
+            if option not in options:
+                yield "pragma", number, f"the compiler option {option!r} is not allowed"
+
+
+def _check_line(line: str) -> Iterator[tuple[str, str]]:
+    directive = _DIRECTIVE.match(line)
     if "##" in line or "%:" in line or "??" in line:
         yield "token-pasting", "names may not be put together by the preprocessor"
     if re.search(r"\b_Pragma\b|\binclude_next\b|\b__has_include\b", line):

@@ -105,7 +105,9 @@ def _check_embedded_cpp(tree: ast.Module, policy: SourcePolicy) -> Iterator[Viol
         if not isinstance(node.value, ast.Constant) or not isinstance(node.value.value, str):
             yield Violation("source", node.lineno, "SOURCE must be one string constant")
             continue
-        for rule, line, reason in check_cpp(node.value.value, headers=policy.cpp_headers):
+        for rule, line, reason in check_cpp(
+            node.value.value, headers=policy.cpp_headers, options=policy.cpp_compiler_options
+        ):
             yield Violation(rule, node.value.lineno + line - 1, reason)
 
 

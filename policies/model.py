@@ -34,6 +34,8 @@ class SourcePolicy(_Section):
     python_imports: dict[str, tuple[str, ...]]
     """Per backend, the modules (and no others) that a candidate may import."""
     cpp_headers: tuple[str, ...]
+    cpp_compiler_options: tuple[str, ...]
+    """What ``#pragma GCC optimize`` and ``target`` may name; none that assumes finite numbers."""
 
 
 class TimeLimits(_Section):

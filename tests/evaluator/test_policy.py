@@ -106,6 +106,8 @@ def test_imports_beyond_the_list_are_refused(line: str) -> None:
         "int thread_count = 4; int systematic = 1;",
         "#pragma omp parallel for schedule(static)",
         "#pragma GCC unroll 8",
+        '#pragma GCC optimize("associative-math", "no-trapping-math")',
+        '#pragma GCC target("prefer-vector-width=512")',
         "const int64_t big = 1'000'000;",
     ],
 )
@@ -131,6 +133,10 @@ def test_comments_strings_and_look_alikes_are_no_violations(text: str) -> None:
         "__attribute__((constructor)) void f();",
         '/* a */ as\\\nm("nop");',
         '#pragma GCC optimize("Ofast")',
+        '#pragma GCC optimize("unroll-loops", "finite-math-only")',
+        '#pragma GCC target("arch=x86-64-v4")',
+        "#pragma GCC optimize(FLAGS)",
+        "#pragma GCC push_options",
     ],
 )
 def test_cpp_that_leaves_the_computation_is_refused(text: str) -> None:
