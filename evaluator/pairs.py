@@ -83,6 +83,12 @@ class Baselines:
             self._prepared[key] = contestants
         return self._prepared[key]
 
+    @property
+    def lost(self) -> bool:
+        """Whether a worker that is needed has died; what was prepared in it is gone."""
+        compiled = self._compiled if self._start_compiled is not None else None
+        return self.reference.session.closed or (compiled is not None and compiled.session.closed)
+
     def close(self) -> None:
         """Kill the compiled baseline's worker; the reference's is the caller's."""
         if self._compiled is not None:

@@ -28,6 +28,7 @@ _REPLY_OVERHEAD_BYTES = 1 << 20
 _THREAD_POOLS = 3
 """Pools of ``threads`` threads that torch and OpenMP may have at once."""
 _GPU_MEMORY_BYTES = 64 << 30
+_LASTING_CPU_SECONDS = 7 * 24 * 3600
 
 
 class Role(StrEnum):
@@ -105,7 +106,9 @@ class WorkerOptions:
         """What the worker may use: room for every thread pool, and pinned memory on a GPU."""
         processes = Limits().processes + _THREAD_POOLS * self.threads
         memory = _GPU_MEMORY_BYTES if self.gpu else Limits().memory_bytes
-        return Limits(processes=processes, memory_bytes=memory)
+        lasting = self.role is not Role.CANDIDATE  # the reference serves a whole search
+        cpu_seconds = _LASTING_CPU_SECONDS if lasting else Limits().cpu_seconds
+        return Limits(processes=processes, memory_bytes=memory, cpu_seconds=cpu_seconds)
 
 
 class Session:
@@ -178,8 +181,8 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Whether the worker was killed, by a deadline, a crash or ourselves."""
-        return self._closed
+        """Whether the worker is gone: killed by a deadline, by ourselves or by others."""
+        return self._closed or not self._process.alive()
 
     def log_tail(self) -> str:
         """The end of what the worker printed; kept after it was killed."""

@@ -312,7 +312,10 @@ class LocalEvaluator:
     def _warm_reference(self) -> None:
         """Start the reference, or start it again after its worker was lost."""
         if self._reference is not None and not self._reference.session.closed:
+            self._warm_baselines(self._reference)
             return
+        if self._reference is not None:
+            self._reference.session.close()
         if self._baselines is not None:
             self._baselines.close()
         self._tell("starting the reference")
@@ -325,6 +328,12 @@ class LocalEvaluator:
                 self._reference, self.policy.correctness, self._seeds[0]
             )
         self._intake_flags = cut_flags + self._reference.intake(self._workloads, self._seeds)
+
+    def _warm_baselines(self, reference: Reference) -> None:
+        """Prepare the baselines anew after one of their workers was lost."""
+        if self._baselines is not None and self._baselines.lost:
+            self._baselines.close()
+            self._baselines = self._make_baselines(reference, compiled=True)
 
     def _make_baselines(self, reference: Reference, *, compiled: bool) -> Baselines:
         wanted = compiled and self._compiled_baseline

@@ -50,8 +50,10 @@ class Workers:
 
     def candidate(self) -> Client:
         """Return a worker that has seen no candidate: the standby, or a new one."""
+        self.prepare_standby()
         session, self._standby = self._standby, None
-        return self._client(session or self._start_candidate())
+        assert session is not None
+        return self._client(session)
 
     def compiler(self) -> Client:
         """Start a worker that compiles Triton kernels without the interpreter."""
@@ -61,7 +63,10 @@ class Workers:
 
     def prepare_standby(self) -> None:
         """Start the next candidate's worker; call it when nothing is being timed."""
-        if self._standby is None or self._standby.closed:
+        if self._standby is not None and self._standby.closed:
+            self._standby.close()
+            self._standby = None
+        if self._standby is None:
             self._standby = self._start_candidate()
 
     def close(self) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from evaluator.candidate import BackendName
@@ -341,6 +343,13 @@ def test_a_problem_that_zeros_would_solve_is_flagged() -> None:
     ) as evaluator:
         found = screen(evaluator, "return out * 0, total")
     assert any(f.rule == "degenerate" and "zeros" in f.evidence for f in found.flags)
+
+
+def test_workers_that_others_killed_are_started_again(evaluator: LocalEvaluator) -> None:
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    assert screen(evaluator, "return out, total").status is Status.OK
 
 
 def test_the_record_is_whole_as_json(evaluator: LocalEvaluator) -> None:
