@@ -43,21 +43,31 @@ class CompilerProposer:
             if reply.failure is not None:
                 log.info("compiler: %s", reply.failure)
                 self.failures.append(reply.failure)
-            if reply.source is not None:
-                return Candidate.create(
-                    reply.source,
-                    backend=context.backend,
-                    proposer=self.name,
-                    description=reply.description,
-                )
             if reply.is_last:
                 self._finish(key)
+            candidate = self._candidate(reply, context.backend)
+            if candidate is not None:
+                return candidate
         return None
 
     def close(self) -> None:
         """End the emitters that still run."""
         for key in list(self._emitters):
             self._finish(key)
+
+    def _candidate(self, reply: EmitterReply, backend: BackendName) -> Candidate | None:
+        if reply.source is None:
+            return None
+        try:
+            return Candidate.create(
+                reply.source,
+                backend=backend,
+                proposer=self.name,
+                description=reply.description,
+            )
+        except SyntaxError as error:
+            self.failures.append(f"{reply.description}: the program is not Python: {error}")
+            return None
 
     def _next(self, key: tuple[str, BackendName], context: ProposalContext) -> EmitterReply:
         if key not in self._emitters:

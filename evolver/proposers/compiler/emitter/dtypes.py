@@ -61,11 +61,17 @@ class Types:
         if isinstance(node, ast.UnaryOp):
             return self.of(node.operand)
         if isinstance(node, ast.BinOp):
-            left, right = self.of(node.left), self.of(node.right)
-            return left if left == right else None
+            return self._of_operands(node.left, node.right)
         if isinstance(node, ast.Subscript):
             return self.of(node.value)
         return self._of_call(node) if isinstance(node, ast.Call) else None
+
+    def _of_operands(self, left: ast.expr, right: ast.expr) -> str | None:
+        """The common type; a literal beside a floating operand takes that operand's type."""
+        types = {self.of(e) for e in (left, right) if not isinstance(e, ast.Constant)}
+        found = types.pop() if len(types) == 1 else None
+        has_literal = isinstance(left, ast.Constant) or isinstance(right, ast.Constant)
+        return None if has_literal and not (found or "").startswith(("fp", "bf")) else found
 
     def held_exactly_by(self, node: ast.expr, dtype: str) -> bool:
         """Whether rounding the value of ``node`` to the 16-bit ``dtype`` would not change it."""
@@ -82,6 +88,11 @@ class Types:
             widens = node.func.attr == "to" and tl_dtype(node.args[0]) in ("fp32", dtype)
             return widens and self.held_exactly_by(node.func.value, dtype)
         return False
+
+    def behind(self, node: ast.expr) -> ast.expr:
+        """The expression that a name stands for, where it is written once; else ``node``."""
+        value = self._value_of.get(node.id) if isinstance(node, ast.Name) else None
+        return node if value is None else value
 
     def of_pointer(self, address: ast.expr) -> str | None:
         """The element type behind the pointer in ``address``."""

@@ -11,10 +11,16 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from .naming import Names, rename
-from .tracing import TracedGraph
 from .workloads import EmissionFailed
+
+if TYPE_CHECKING:
+    from .tracing import TracedGraph
+_DROPPED_VALUES = ("get_raw_stream", "copy_if_misaligned")
+_PUBLIC_ATEN = frozenset({"topk", "sort", "cumsum", "bincount", "kthvalue", "searchsorted"})
+_FORBIDDEN = re.compile(r"inductor|async_compile|alloc_from_pool|_quantized|nccl|_C\b")
 
 _DROPPED_CALLS = (
     "args.clear",
@@ -24,9 +30,6 @@ _DROPPED_CALLS = (
     "start_graph",
     "end_graph",
 )
-_DROPPED_VALUES = ("get_raw_stream", "copy_if_misaligned")
-_PUBLIC_ATEN = frozenset({"topk", "sort", "cumsum", "bincount", "kthvalue", "searchsorted"})
-_FORBIDDEN = re.compile(r"inductor|async_compile|alloc_from_pool|_quantized|nccl|_C\b")
 
 
 @dataclass

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from .tracing import TracedGraph
 from .workloads import Group, GroupTensor, Scalar
+
+if TYPE_CHECKING:
+    from .tracing import TracedGraph
 
 _PROBES = (2, 3, 4, 5, 6, 7, 8, 11, 16, 31, 32, 64, 100, 127, 128, 1024, 4099, 2**20)
 

@@ -102,7 +102,22 @@ def launch(
         raise EmissionFailed(f"Inductor's configuration lacks {', '.join(missing)}")
     words = [f"{k}={v}" for k, v in blocks.items()]
     words += [f"num_warps={config.num_warps}", f"num_stages={config.num_stages}"]
+    if _rounds_between(kernel.function):
+        # LLVM would join a rounded product and a sum into one 16-bit FMA that rounds once.
+        words.append("enable_fp_fusion=False")
     return Launch(_grid(kernel.meta.grid_type, blocks, arguments, grid), ", ".join(words))
+
+
+def _rounds_between(function: ast.FunctionDef) -> bool:
+    """Whether intermediates are rounded to 16 bits, as eager rounds what it stores."""
+    rounded = {"tl.bfloat16", "tl.float16"}
+    return any(
+        isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Attribute)
+        and n.func.attr == "to"
+        and any(ast.unparse(a) in rounded for a in n.args)
+        for n in ast.walk(function)
+    )
 
 
 def _grid(

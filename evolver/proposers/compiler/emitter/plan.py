@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from .guards import conditions_on_symbols, holds_for
 from .reference import FlatFunction
 from .tracing import TracedGraph, holds_for_one, trace_group
-from .workloads import Group, static_groups
+from .workloads import EmissionFailed, Group, static_groups
+
+_MOST_STATIC_GROUPS = 4
 
 
 class Traces:
@@ -18,6 +20,7 @@ class Traces:
         self._device = device
         self._traced: dict[tuple[int, bool], TracedGraph] = {}
         self._one_is_fine: dict[int, bool] = {}
+        self._static: dict[int, list[Group]] = {}
 
     def get(self, group: Group, *, eager_rounding: bool = True) -> TracedGraph:
         """The trace of ``group``. Raises ``EmissionFailed`` as ``trace_group`` does."""
@@ -27,6 +30,19 @@ class Traces:
                 self._function, group, self._device, eager_rounding=eager_rounding
             )
         return self._traced[key]
+
+    def static(self, groups: Sequence[Group]) -> list[Group]:
+        """One group per distinct workload of ``groups``, the same objects each time.
+
+        Raises:
+            EmissionFailed: there would be so many that a module of them helps nobody.
+        """
+        for group in groups:
+            self._static.setdefault(id(group), static_groups(group))
+        found = [g for group in groups for g in self._static[id(group)]]
+        if len(found) > _MOST_STATIC_GROUPS:
+            raise EmissionFailed(f"{len(found)} workloads are too many to give each its kernels")
+        return found
 
     def conditions(self, traced: TracedGraph) -> list[str]:
         """What the trace, and what was lowered from it so far, assumes about sizes."""

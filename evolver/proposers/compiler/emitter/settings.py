@@ -32,6 +32,8 @@ class Setting:
     patches: Mapping[str, Any] = field(default_factory=dict)
     config_index: int = 0
     """Which of the launch configurations that Inductor would time."""
+    static_shapes: bool = False
+    """Whether each workload gets kernels of its own, with its extents as numbers."""
     whole_rows: bool = False
     """Whether every reduction over a fixed extent is done in one block."""
     gemm_template: int | None = None
@@ -55,6 +57,7 @@ TRITON_SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("whole rows in one block", whole_rows=True),
     Setting("second launch configuration", config_index=1),
+    Setting("kernels for each workload's own shape", static_shapes=True),
     Setting("matrix products as a Triton template", gemm_template=0),
     Setting("matrix products as another Triton template", gemm_template=5),
 )

@@ -255,23 +255,37 @@ class _Casts(ast.NodeTransformer):
     def _without_rounding(self, node: ast.Call) -> ast.AST:
         """``v.to(tl.bfloat16).to(tl.float32)`` is ``v`` where ``v`` came from bfloat16."""
         assert isinstance(node.func, ast.Attribute)
-        inner = node.func.value
-        if not (isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute)):
+        value, rounded = self._cast(node.func.value)
+        if value is None or rounded not in ("bf16", "fp16"):
             return node
-        rounded = tl_dtype(inner.args[0]) if inner.func.attr == "to" and inner.args else None
-        if rounded in ("bf16", "fp16") and self._types.of(inner.func.value) in ("fp32", rounded):
-            value = inner.func.value
-            if self._types.of(value) == "fp32" and self._types.held_exactly_by(value, rounded):
-                return value
-        return node
+        is_wide = self._types.of(value) == "fp32"
+        return value if is_wide and self._types.held_exactly_by(value, rounded) else node
 
     def _without_widening(self, value: ast.expr, address: ast.expr) -> ast.expr:
-        """A store rounds by itself, so a value of the stored type is not widened before it."""
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            stored = self._types.of_pointer(address)
-            if value.func.attr == "to" and self._types.of(value.func.value) == stored is not None:
-                return value.func.value
-        return value
+        """A store rounds by itself: casts to and from the stored type before it say nothing."""
+        stored = self._types.of_pointer(address)
+        inner, wanted = self._cast(value)
+        if inner is None or stored is None:
+            return value
+        own = self._types.of(inner)
+        widens = own == stored and wanted == "fp32"
+        rounds = own == "fp32" and wanted == stored and stored in ("bf16", "fp16")
+        return inner if widens or rounds else value
+
+    def _cast(self, node: ast.expr) -> tuple[ast.expr | None, str | None]:
+        """What ``node`` casts, and to which type; a name is looked through.
+
+        Behind a name only another name is given: any other expression would be computed, or
+        loaded, a second time and elsewhere.
+        """
+        cast = self._types.behind(node)
+        if not (isinstance(cast, ast.Call) and isinstance(cast.func, ast.Attribute)):
+            return None, None
+        if cast.func.attr != "to" or len(cast.args) != 1 or cast.keywords:
+            return None, None
+        inner = cast.func.value
+        reachable = cast is node or isinstance(inner, ast.Name)
+        return (inner if reachable else None), tl_dtype(cast.args[0])
 
 
 def _drop_dead(function: ast.FunctionDef) -> None:

@@ -44,7 +44,7 @@ def emit_triton(request: Request) -> Iterator[Variant | EmissionFailed]:
 def _variant(request: Request, traces: Traces, plan: list[Group], setting: Setting) -> Variant:
     eager_rounding = bool(setting.patches.get("emulate_precision_casts", True))
     groups: list[GroupSource] = []
-    for group in plan:
+    for group in traces.static(plan) if setting.static_shapes else plan:
         traced = traces.get(group, eager_rounding=eager_rounding)
         source = inductor_source(
             traced,

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
+from typing import TYPE_CHECKING
 
 from .entry_body import BodyWriter, EntryBody
 from .guards import supports_function
@@ -25,8 +26,10 @@ from .kernels import (
 )
 from .layout import formatted
 from .naming import Names, kernel_name
-from .tracing import ReturnedValue, TracedGraph
 from .workloads import EmissionFailed, Request
+
+if TYPE_CHECKING:
+    from .tracing import ReturnedValue, TracedGraph
 
 MetaOf = Callable[[InductorKernel], KernelMeta]
 
