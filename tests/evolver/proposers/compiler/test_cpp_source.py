@@ -1,5 +1,7 @@
 """Cleaning of generated C++, on kernels written as TorchInductor writes them."""
 
+# ruff: noqa: E501 (the generated lines are as Inductor breaks them)
+
 from __future__ import annotations
 
 import pytest
