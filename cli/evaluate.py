@@ -42,13 +42,12 @@ def evaluate(
     Exit 0: correct and not slower; 1: slower, incorrect or refused; 3: the machine cannot.
     """
     from evaluator.problem import load_problem
-    from evaluator.supervisor import LocalEvaluator
+    from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 
+    baseline = CompiledBaseline.ALWAYS if compiled else CompiledBaseline.NEVER
     loaded = load_problem(problem)
     chosen = _read_candidate(candidate, backend)
-    with LocalEvaluator(
-        loaded, chosen.backend, compiled_baseline=compiled, progress=_progress
-    ) as evaluator:
+    with LocalEvaluator(loaded, chosen.backend, compiled=baseline, progress=_progress) as evaluator:
         evaluation = evaluator.confirm(chosen) if confirm else evaluator.screen(chosen)
     if json:
         print(evaluation.model_dump_json(indent=2))

@@ -10,6 +10,7 @@ nothing had happened (design.md section 4).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from types import TracebackType
 from typing import Self
 
@@ -42,6 +43,17 @@ from policies.model import EvaluatorPolicy, TimingBudget
 Progress = Callable[[str], None]
 
 
+class CompiledBaseline(Enum):
+    """When ``torch.compile`` of the reference is timed beside eager.
+
+    Building it takes up to a minute on a CPU, and a search ranks by eager alone.
+    """
+
+    NEVER = auto()
+    CONFIRMATIONS = auto()
+    ALWAYS = auto()
+
+
 class LocalEvaluator:
     """Implements ``evaluator.service.Evaluator`` on this machine; a context manager."""
 
@@ -52,7 +64,7 @@ class LocalEvaluator:
         *,
         policy: EvaluatorPolicy | None = None,
         sandbox: Sandbox | None = None,
-        compiled_baseline: bool = True,
+        compiled: CompiledBaseline = CompiledBaseline.CONFIRMATIONS,
         progress: Progress | None = None,
     ) -> None:
         """Start nothing yet; entering the context does.
@@ -62,7 +74,7 @@ class LocalEvaluator:
             backend: the candidates' language.
             policy: by default ``policies/default.yml``.
             sandbox: by default the machine's own choice.
-            compiled_baseline: whether ``torch.compile`` of the reference is timed as well.
+            compiled: when ``torch.compile`` of the reference is timed as well.
             progress: told in a few words what happens, for people who wait.
 
         Raises:
@@ -73,7 +85,7 @@ class LocalEvaluator:
         self.policy = policy or EvaluatorPolicy.default()
         self.backend: Backend = choose_backend(backend)
         self._workers = Workers(sandbox or _default_sandbox(), self.backend, self.policy)
-        self._compiled_baseline = compiled_baseline
+        self._compiled = compiled
         self._tell: Progress = progress or (lambda _: None)
         self._seeds = [draw_seed() for _ in range(self.policy.correctness.trials)]
         self._reference: Reference | None = None
@@ -196,7 +208,8 @@ class LocalEvaluator:
             client = self._workers.reference()
             with client.session:
                 reference = Reference(self.loaded, client, self.policy)
-                baselines = self._make_baselines(reference, compiled=number == 0)
+                wanted = number == 0 and self._compiled is not CompiledBaseline.NEVER
+                baselines = self._make_baselines(reference, compiled=wanted)
                 try:
                     pairs.append(self._confirm_pair(draft, reference, baselines, budget))
                 finally:
@@ -320,7 +333,7 @@ class LocalEvaluator:
             self._baselines.close()
         self._tell("starting the reference")
         self._reference = Reference(self.loaded, self._workers.reference(), self.policy)
-        self._baselines = self._make_baselines(self._reference, compiled=True)
+        self._baselines = self._make_screening_baselines(self._reference)
         self._workloads = list(self.loaded.problem.workloads)
         cut_flags: list[Flag] = []
         if self.backend.interpreted:
@@ -333,11 +346,14 @@ class LocalEvaluator:
         """Prepare the baselines anew after one of their workers was lost."""
         if self._baselines is not None and self._baselines.lost:
             self._baselines.close()
-            self._baselines = self._make_baselines(reference, compiled=True)
+            self._baselines = self._make_screening_baselines(reference)
+
+    def _make_screening_baselines(self, reference: Reference) -> Baselines:
+        wanted = self._compiled is CompiledBaseline.ALWAYS
+        return self._make_baselines(reference, compiled=wanted)
 
     def _make_baselines(self, reference: Reference, *, compiled: bool) -> Baselines:
-        wanted = compiled and self._compiled_baseline
-        start = self._workers.baseline if wanted else None
+        start = self._workers.baseline if compiled else None
         return Baselines(self.loaded, reference, start, self.policy)
 
     def environment(self) -> Environment:

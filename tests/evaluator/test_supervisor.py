@@ -15,7 +15,7 @@ import pytest
 from evaluator.candidate import BackendName
 from evaluator.errors import ReferenceFailed
 from evaluator.evaluation import Baseline, Evaluation, Status, Verdict
-from evaluator.supervisor import LocalEvaluator
+from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 from policies.model import EvaluatorPolicy
 from tests import samples
 from tests.builders import make_candidate, make_problem
@@ -54,7 +54,7 @@ def quick_policy(*, enforced: bool = True) -> EvaluatorPolicy:
 @pytest.fixture(scope="module")
 def evaluator() -> Iterator[LocalEvaluator]:
     with LocalEvaluator(
-        make_problem(), BackendName.CPP, policy=quick_policy(), compiled_baseline=False
+        make_problem(), BackendName.CPP, policy=quick_policy(), compiled=CompiledBaseline.NEVER
     ) as started:
         yield started
 
@@ -66,7 +66,7 @@ def lawless() -> Iterator[LocalEvaluator]:
         make_problem(),
         BackendName.CPP,
         policy=quick_policy(enforced=False),
-        compiled_baseline=False,
+        compiled=CompiledBaseline.NEVER,
     ) as started:
         yield started
 
@@ -168,7 +168,7 @@ template <int A> struct G<A, 0> { typedef int t; };
         make_problem(),
         BackendName.CPP,
         policy=policy.model_copy(update={"limits": limits}),
-        compiled_baseline=False,
+        compiled=CompiledBaseline.NEVER,
     ) as evaluator:
         start = time.monotonic()
         found = evaluator.screen(make_candidate(source))
@@ -297,7 +297,7 @@ def test_a_confirmation_uses_fresh_processes_and_says_so() -> None:
         update={"timing": policy.timing.model_copy(update={"confirm": confirm})}
     )
     with LocalEvaluator(
-        make_problem("rotary"), BackendName.CPP, policy=policy, compiled_baseline=False
+        make_problem("rotary"), BackendName.CPP, policy=policy, compiled=CompiledBaseline.NEVER
     ) as evaluator:
         found = evaluator.confirm(make_candidate(samples.ROTARY_CPP))
     assert found.status is Status.OK, found.message
@@ -308,7 +308,10 @@ def test_a_confirmation_uses_fresh_processes_and_says_so() -> None:
 def test_indices_and_state_are_judged_through_the_contract() -> None:
     source = samples.ROUTER_CANDIDATE + "\n\nSOURCE = ''\nSIGNATURES = {}\n"
     with LocalEvaluator(
-        make_problem("router"), BackendName.CPP, policy=quick_policy(), compiled_baseline=False
+        make_problem("router"),
+        BackendName.CPP,
+        policy=quick_policy(),
+        compiled=CompiledBaseline.NEVER,
     ) as evaluator:
         right = evaluator.screen(make_candidate(source))
         wrong = evaluator.screen(make_candidate(source.replace(", order\n", ", order.flip(-1)\n")))
@@ -321,7 +324,7 @@ def test_a_reference_that_cannot_run_a_workload_is_named() -> None:
         source=samples.RMS_NORM_REFERENCE.replace("x = x + residual", "x = x + residual[:, :3]")
     )
     with pytest.raises(ReferenceFailed, match="'small'"):
-        LocalEvaluator(broken, BackendName.CPP, compiled_baseline=False).__enter__()
+        LocalEvaluator(broken, BackendName.CPP, compiled=CompiledBaseline.NEVER).__enter__()
 
 
 def test_a_reference_that_disagrees_with_itself_is_refused() -> None:
@@ -331,7 +334,7 @@ def test_a_reference_that_disagrees_with_itself_is_refused() -> None:
         )
     )
     with pytest.raises(ReferenceFailed, match="disagrees with itself"):
-        LocalEvaluator(random, BackendName.CPP, compiled_baseline=False).__enter__()
+        LocalEvaluator(random, BackendName.CPP, compiled=CompiledBaseline.NEVER).__enter__()
 
 
 def test_a_problem_that_zeros_would_solve_is_flagged() -> None:
@@ -339,7 +342,7 @@ def test_a_problem_that_zeros_would_solve_is_flagged() -> None:
         source=samples.RMS_NORM_REFERENCE.replace("return x * weight", "return x * weight * 0")
     )
     with LocalEvaluator(
-        dull, BackendName.CPP, policy=quick_policy(), compiled_baseline=False
+        dull, BackendName.CPP, policy=quick_policy(), compiled=CompiledBaseline.NEVER
     ) as evaluator:
         found = screen(evaluator, "return out * 0, total")
     assert any(f.rule == "degenerate" and "zeros" in f.evidence for f in found.flags)

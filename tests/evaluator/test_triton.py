@@ -11,7 +11,7 @@ from evaluator.candidate import BackendName
 from evaluator.evaluation import Baseline, Clock, Evaluation, Status, Verdict
 from evaluator.interpreted import shrink
 from evaluator.problem import Contract, Entry, LoadedProblem, Output
-from evaluator.supervisor import LocalEvaluator
+from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 from evaluator.workload import DType, Workload
 from tests import samples
 from tests.builders import make_candidate, make_problem, make_tensor
@@ -159,7 +159,9 @@ def test_on_a_gpu_a_fused_kernel_is_timed_by_graph_replay() -> None:
 @with_gpu
 @pytest.mark.gpu
 def test_on_a_gpu_the_reference_against_itself_is_not_faster() -> None:
-    with LocalEvaluator(make_problem(), BackendName.TRITON, compiled_baseline=False) as evaluator:
+    with LocalEvaluator(
+        make_problem(), BackendName.TRITON, compiled=CompiledBaseline.NEVER
+    ) as evaluator:
         found = evaluator.confirm(
             make_candidate(samples.RMS_NORM_REFERENCE, backend=BackendName.TRITON)
         )
@@ -174,7 +176,9 @@ def test_on_a_gpu_a_kernel_that_cannot_be_captured_is_timed_by_events_on_both_si
     synchronising = samples.RMS_NORM_TRITON.replace(
         "    return out, total", "    float(out[0, 0])\n    return out, total"
     )
-    with LocalEvaluator(make_problem(), BackendName.TRITON, compiled_baseline=False) as evaluator:
+    with LocalEvaluator(
+        make_problem(), BackendName.TRITON, compiled=CompiledBaseline.NEVER
+    ) as evaluator:
         found = screen(evaluator, synchronising)
     assert found.status is Status.OK, (found.message, found.log_tail)
     assert all(t.clock is Clock.STREAM_EVENTS for t in found.timings)

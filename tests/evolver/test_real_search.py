@@ -8,7 +8,7 @@ import pytest
 
 from evaluator.candidate import BackendName, Candidate
 from evaluator.evaluation import Status
-from evaluator.supervisor import LocalEvaluator
+from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 from evolver.budget import Budget
 from evolver.proposers.base import ProposalContext
 from evolver.proposers.mutate import MutateProposer
@@ -48,7 +48,7 @@ def make_real_search(run: Run, evaluator: LocalEvaluator, *, steps: int) -> Sear
 def test_a_real_search_confirms_what_it_publishes_and_resumes(tmp_path: Path) -> None:
     with (
         make_run(tmp_path / "run") as run,
-        LocalEvaluator(run.loaded, BackendName.CPP, compiled_baseline=False) as evaluator,
+        LocalEvaluator(run.loaded, BackendName.CPP, compiled=CompiledBaseline.NEVER) as evaluator,
     ):
         make_real_search(run, evaluator, steps=3).search()
         first = run.attempts()

@@ -12,7 +12,7 @@ import pytest
 from evaluator.candidate import BackendName, Candidate
 from evaluator.evaluation import Status
 from evaluator.problem import LoadedProblem
-from evaluator.supervisor import LocalEvaluator
+from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 from evolver.proposers.base import ProposalContext
 from evolver.proposers.compiler import CompilerProposer
 from tests.builders import make_problem
@@ -35,7 +35,7 @@ def test_every_program_offered_for_a_real_target_compiles_and_is_correct(name: s
     loaded = make_problem(name)
     candidates = all_candidates(loaded)
     assert len({c.id for c in candidates}) == len(candidates) >= 3
-    with LocalEvaluator(loaded, BackendName.TRITON, compiled_baseline=False) as evaluator:
+    with LocalEvaluator(loaded, BackendName.TRITON, compiled=CompiledBaseline.NEVER) as evaluator:
         for candidate in candidates:
             evaluation = evaluator.screen(candidate)
             assert evaluation.status is Status.OK, (candidate.description, evaluation)
