@@ -74,6 +74,7 @@ def verify_stage(
     *,
     latency_command: Sequence[str] = (),
     rounds: int = 8,
+    latency_seconds: float = 900.0,
     whole_suite: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Verification:
@@ -96,6 +97,7 @@ def verify_stage(
         repository,
         latency_command=latency_command,
         rounds=rounds,
+        latency_seconds=latency_seconds,
         threads=max(threads, 1),
         whole_suite=whole_suite,
         gpu=gpu,

@@ -60,7 +60,7 @@ def _free_folder() -> Path:
 def _tell(line: str) -> None:
     from rich.console import Console
 
-    Console(stderr=True, highlight=False).print(line, markup=False)
+    Console(stderr=True, highlight=False).print(line, markup=False, soft_wrap=True)
 
 
 def _succeeded(result: DemoResult) -> bool:

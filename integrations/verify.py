@@ -14,6 +14,7 @@ import math
 import random
 import re
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -33,6 +34,7 @@ VERIFICATION_FILE = f"{INTEGRATION_DIRECTORY}/verification.json"
 _TEST_SECONDS = 600.0
 _LATENCY_SECONDS = 300.0
 _MOST_TEST_FILES = 20
+_FEWEST_ROUNDS = 3
 _JUNIT = "/tmp/junit.xml"  # noqa: S108 - the sandbox's own
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
@@ -115,12 +117,15 @@ def verify(
     *,
     latency_command: Sequence[str] = (),
     rounds: int = 8,
+    latency_seconds: float = 900.0,
     threads: int,
     whole_suite: bool = False,
     gpu: bool = False,
     progress: Progress = lambda _: None,
 ) -> Verification:
     """Run the tests that cover the change, and the latency command, on both sides.
+
+    After ``latency_seconds`` no further round begins, once there are three.
 
     Raises:
         RepositoryUnfit: the commits are not in ``repository``.
@@ -142,7 +147,9 @@ def verify(
         latency, problem = None, None
         if latency_command:
             try:
-                latency = _compare_latency(checkouts, tuple(latency_command), rounds, progress)
+                latency = _compare_latency(
+                    checkouts, tuple(latency_command), rounds, latency_seconds, progress
+                )
             except LatencyUnreadable as error:
                 problem = str(error)
     return Verification(
@@ -236,13 +243,20 @@ def _read_junit(text: str) -> _Outcomes:
 
 
 def _compare_latency(
-    checkouts: Checkouts, command: tuple[str, ...], rounds: int, progress: Progress
+    checkouts: Checkouts,
+    command: tuple[str, ...],
+    rounds: int,
+    seconds: float,
+    progress: Progress,
 ) -> LatencyComparison:
     """Time both sides ``rounds`` times in random order, after one round that does not count."""
     order = random.Random(0)  # noqa: S311 - an order, not a secret
     figures: dict[str, list[float]] = {BEFORE: [], AFTER: []}
     metric = "latency"
+    deadline = time.monotonic() + seconds
     for number in range(rounds + 1):
+        if number > _FEWEST_ROUNDS and time.monotonic() > deadline:
+            break
         progress(f"latency, round {number} of {rounds}" if number else "latency, warm-up")
         for side in order.sample((BEFORE, AFTER), 2):
             done = checkouts.run(side, command, seconds=_LATENCY_SECONDS)

@@ -34,7 +34,8 @@ from integrations.verify import Verification
 LATENCY_COMMAND = ("python", "bench_latency.py", "--json")
 _PROFILE_COMMAND = ("python", "bench_latency.py", "--profile")
 _PROFILE_SECONDS = 120.0
-_LATENCY_ROUNDS = 8
+_LATENCY_ROUNDS = 10
+_LATENCY_SECONDS = 75.0
 _FIRST_TARGET_SHARE = 0.6
 """Of the time to search; the rest is for the next target, should the first give nothing."""
 _LEAST_MINUTES = 0.2
@@ -182,6 +183,7 @@ def _land(
         repository,
         latency_command=LATENCY_COMMAND,
         rounds=_LATENCY_ROUNDS,
+        latency_seconds=_LATENCY_SECONDS,
         whole_suite=True,
         progress=audience.tell,
     )

@@ -64,9 +64,11 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--steps", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=1, help="more only helps larger models")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--profile", action="store_true", help="shares of functions, as JSON")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     if options.profile:
         print(json.dumps({"shares": profile(options.batch, options.steps)}))
         return

@@ -18,7 +18,16 @@ from tests.integrations.patch.repositories import confirmed, git, make_repositor
 pytestmark = pytest.mark.real
 
 REPOS = os.environ.get("KSMITH_REAL_REPOS")
-CANDIDATE = 'import torch\n\nSOURCE = ""\nSIGNATURES = {}\n\n\ndef fused(*arguments):\n    return arguments\n'
+CANDIDATE = """\
+import torch
+
+SOURCE = ""
+SIGNATURES = {}
+
+
+def fused(*arguments):
+    return arguments
+"""
 _DEFAULT = "lmdeploy/lmdeploy/pytorch/backends/default"
 TARGETS = {
     f"{_DEFAULT}/moe_router.py::DefaultRouterNoauxTCImpl.forward": (
