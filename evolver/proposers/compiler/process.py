@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from evaluator.candidate import BackendName
-from evaluator.problem import LoadedProblem
+from evaluator.problem import LoadedProblem, Problem
 from evaluator.sandbox import Limits, Sandbox, SandboxedProcess, SandboxSpec
+from evaluator.workload import TensorSpec
 
 EMITTER_FOLDER = Path(__file__).with_name("emitter")
 INSIDE = "/ksmith"
@@ -118,6 +119,25 @@ def _start(backend: BackendName, sandbox: Sandbox | None) -> SandboxedProcess:
     return (sandbox or select_sandbox()).start(spec)
 
 
+def varying_dimensions(problem: Problem) -> list[list[tuple[str, int]]]:
+    """The dimensions (parameter, position) whose extents differ between workloads.
+
+    Those that are equal in every workload stand together. It reads held-out workloads too and
+    tells of them only this, so that no program is bound to the sizes that were shown.
+    """
+    classes: dict[tuple[int | None, ...], list[tuple[str, int]]] = {}
+    for name in problem.parameters:
+        specs = [w.arguments[name] for w in problem.workloads]
+        shapes = [s.shape if isinstance(s, TensorSpec) else None for s in specs]
+        if len({len(s) for s in shapes if s is not None}) != 1:
+            continue
+        for position in range(max(len(s) for s in shapes if s is not None)):
+            extents = tuple(None if s is None else s[position] for s in shapes)
+            if len(set(extents) - {None}) > 1:
+                classes.setdefault(extents, []).append((name, position))
+    return list(classes.values())
+
+
 def request_of(loaded: LoadedProblem, backend: BackendName) -> dict[str, Any]:
     """The emitter's request for a problem; held-out workloads stay at home."""
     problem = loaded.problem
@@ -132,6 +152,7 @@ def request_of(loaded: LoadedProblem, backend: BackendName) -> dict[str, Any]:
         "returns_tuple": problem.contract.returns_tuple,
         "workloads": [w.model_dump(mode="json", include={"name", "arguments"}) for w in shown],
         "backend": backend.value,
+        "varying": varying_dimensions(problem),
     }
 
 

@@ -79,7 +79,7 @@ def emit_cpp(request: Request) -> Iterator[Variant | EmissionFailed]:
         EmissionFailed: the reference cannot be loaded or traced at all.
     """
     traces = Traces(flat_function(request), DEVICE)
-    plan = groups_to_trace(traces, group_workloads(request.workloads))
+    plan = groups_to_trace(traces, group_workloads(request.workloads, request.varying))
     seen: set[str] = set()
     for setting in CPP_SETTINGS:
         try:

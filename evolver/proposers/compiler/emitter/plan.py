@@ -32,7 +32,7 @@ class Traces:
         return self._traced[key]
 
     def static(self, groups: Sequence[Group]) -> list[Group]:
-        """One group per distinct workload of ``groups``, the same objects each time.
+        """One group per distinct workload of ``groups``, then the symbolic ones for other sizes.
 
         Raises:
             EmissionFailed: there would be so many that a module of them helps nobody.
@@ -42,7 +42,7 @@ class Traces:
         found = [g for group in groups for g in self._static[id(group)]]
         if len(found) > _MOST_STATIC_GROUPS:
             raise EmissionFailed(f"{len(found)} workloads are too many to give each its kernels")
-        return found
+        return [*found, *(g for g in groups if g.is_dynamic)]
 
     def conditions(self, traced: TracedGraph) -> list[str]:
         """What the trace, and what was lowered from it so far, assumes about sizes."""

@@ -27,7 +27,7 @@ def emit_triton(request: Request) -> Iterator[Variant | EmissionFailed]:
     function = flat_function(request)
     with cuda_target():
         traces = Traces(function, DEVICE)
-        plan = groups_to_trace(traces, group_workloads(request.workloads))
+        plan = groups_to_trace(traces, group_workloads(request.workloads, request.varying))
         seen: set[str] = set()
         for setting in TRITON_SETTINGS:
             try:

@@ -55,6 +55,9 @@ class Request:
     returns_tuple: bool
     workloads: tuple[Input, ...]
     backend: str
+    varying: tuple[tuple[tuple[str, int], ...], ...] = ()
+    """Which dimensions (parameter, position) vary over all workloads, those not shown included;
+    dimensions that vary together stand together."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -93,6 +96,7 @@ def request_from_json(raw: Mapping[str, Any]) -> Request:
         returns_tuple=raw["returns_tuple"],
         workloads=workloads,
         backend=raw["backend"],
+        varying=tuple(tuple((n, int(d)) for n, d in each) for each in raw.get("varying", ())),
     )
 
 
@@ -155,12 +159,19 @@ class Group:
         return bool(self.symbols)
 
 
-def group_workloads(workloads: Sequence[Input]) -> list[Group]:
-    """Split ``workloads`` into groups, in the order of their first workload."""
+Varying = Sequence[Sequence[tuple[str, int]]]
+
+
+def group_workloads(workloads: Sequence[Input], varying: Varying = ()) -> list[Group]:
+    """Split ``workloads`` into groups, in the order of their first workload.
+
+    ``varying`` is as in ``Request``; a dimension that it does not name varies when the
+    workloads of its group differ in it.
+    """
     by_key: dict[Any, list[Input]] = {}
     for workload in workloads:
         by_key.setdefault(_key(workload), []).append(workload)
-    return [_group(members) for members in by_key.values()]
+    return [_group(members, varying) for members in by_key.values()]
 
 
 def static_groups(group: Group) -> list[Group]:
@@ -182,19 +193,28 @@ def _key(workload: Input) -> Any:
     return tuple(parts)
 
 
-def _group(members: Sequence[Input]) -> Group:
+def _group(members: Sequence[Input], varying: Varying = ()) -> Group:
     tensor_names = [n for n, v in members[0].values.items() if isinstance(v, TensorInput)]
     rows = {n: [_tensor(w, n) for w in members] for n in tensor_names}
-    symbols: dict[tuple[int, ...], str] = {}
+    classes = {tuple(d): i for i, each in enumerate(varying) for d in each}
+    symbols: dict[Any, str] = {}
+    values: dict[str, tuple[int, ...]] = {}
+    symbol_of: dict[tuple[str, int], str] = {}
     for name in tensor_names:
-        for extents in zip(*(t.shape for t in rows[name]), strict=True):
-            if len(set(extents)) > 1:
-                symbols.setdefault(extents, _symbol(len(symbols), members[0].values))
-    example = _example(list(symbols), len(members))
-    tensors = tuple(_group_tensor(n, rows[n], symbols, example) for n in tensor_names)
+        if not rows[name][0].is_contiguous:
+            continue
+        for position, extents in enumerate(zip(*(t.shape for t in rows[name]), strict=True)):
+            together = classes.get((name, position))
+            if together is None and len(set(extents)) == 1:
+                continue
+            key = extents if together is None else (together, extents)
+            symbol = symbols.setdefault(key, _symbol(len(symbols), members[0].values))
+            symbol_of[name, position] = symbol
+            values[symbol] = extents
+    example = _example(list(values.values()), len(members))
+    tensors = tuple(_group_tensor(n, rows[n], symbol_of, example) for n in tensor_names)
     scalars = {n: v for n, v in members[0].values.items() if not isinstance(v, TensorInput)}
-    named = {symbol: extents for extents, symbol in symbols.items()}
-    return Group(tensors, scalars, named, tuple(members))
+    return Group(tensors, scalars, values, tuple(members))
 
 
 def _symbol(number: int, taken: Container[str]) -> str:
@@ -223,11 +243,11 @@ def _tensor(workload: Input, name: str) -> TensorInput:
 def _group_tensor(
     name: str,
     row: Sequence[TensorInput],
-    symbols: Mapping[tuple[int, ...], str],
+    symbol_of: Mapping[tuple[str, int], str],
     example: int,
 ) -> GroupTensor:
-    vectors = zip(*(t.shape for t in row), strict=True)
-    dimensions = tuple(Dimension(v[example], symbols.get(v)) for v in vectors)
+    shape = row[example].shape
+    dimensions = tuple(Dimension(size, symbol_of.get((name, i))) for i, size in enumerate(shape))
     first = row[0]
     strides = None if first.is_contiguous else first.strides
     return GroupTensor(name, first.dtype, dimensions, strides, first.alias_of)

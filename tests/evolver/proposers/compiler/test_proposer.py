@@ -106,3 +106,18 @@ def test_held_out_workloads_are_not_shown_to_the_emitter() -> None:
     )
     request = request_of(make_problem(workloads=workloads), BackendName.CPP)
     assert [w["name"] for w in request["workloads"]] == ["shown"]
+
+
+def test_that_a_held_out_workload_differs_in_a_dimension_is_told_but_not_how() -> None:
+    parameters = make_problem().problem.parameters
+    workloads = tuple(
+        Workload(
+            name=name,
+            arguments={p: make_tensor(rows, 4) for p in parameters},
+            held_out=name == "hidden",
+        )
+        for name, rows in (("shown", 4), ("hidden", 977))
+    )
+    request = request_of(make_problem(workloads=workloads), BackendName.CPP)
+    assert request["varying"] == [[(p, 0) for p in parameters]]
+    assert "977" not in json.dumps(request)

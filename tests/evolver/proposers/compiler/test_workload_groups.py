@@ -70,6 +70,13 @@ def test_true_and_one_are_different_scalars() -> None:
     assert len(group_workloads([make_input(k=True), make_input(k=1)])) == 2
 
 
+def test_a_dimension_that_varies_elsewhere_is_a_symbol_even_in_a_single_workload() -> None:
+    workload = make_input(x=tensor(4, 64), y=tensor(4, 8))
+    [group] = group_workloads([workload], varying=[[("x", 0), ("y", 0)]])
+    assert [t.dimensions[0].symbol for t in group.tensors] == ["s0", "s0"]
+    assert [t.dimensions[1].symbol for t in group.tensors] == [None, None]
+
+
 def test_static_groups_hold_each_distinct_shape_once() -> None:
     [group] = group_workloads([make_input(x=tensor(n)) for n in (2, 5, 2)])
     assert [g.symbols for g in static_groups(group)] == [{}, {}]
