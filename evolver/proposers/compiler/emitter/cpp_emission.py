@@ -60,6 +60,11 @@ CPP_SETTINGS: tuple[CppSetting, ...] = (
         CleanStyle(ParallelStyle(grain=1 << 15), fast_math=True),
         {"cpp.min_chunk_size": 1 << 15},
     ),
+    CppSetting(
+        "top-k in C++, exp and tanh by polynomials, serial below 32768 iterations",
+        CleanStyle(ParallelStyle(grain=1 << 15), fast_math=True, own_topk=True),
+        {"cpp.min_chunk_size": 1 << 15},
+    ),
     CppSetting("exp and tanh by polynomials"),
     CppSetting("exp and tanh of libm", CleanStyle()),
     CppSetting("masks inside the loops", CleanStyle(fast_math=True, split_masks=False)),

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .cpp_source import CleanKernel, CleanStyle, clean_kernel
+from .cpp_topk import TopK, find_topk, rows_of, topk_kernel, uses_of
 from .cpp_wrapper import (
     Allocate,
     Launch,
@@ -142,7 +143,9 @@ class _Writer:
         self._style = style
         self._operators = operators
         self._prefix = prefix
-        self._lines: list[tuple[str, ast.stmt]] = []
+        self._lines: list[ast.stmt] = []
+        self._allocated = {s.name: s for s in wrapper.steps if isinstance(s, Allocate)}
+        self._topk_results: set[str] = set()
         self._contiguous: dict[str, tuple[str, ...]] = {}
         self.functions: list[CleanKernel] = []
 
@@ -153,21 +156,27 @@ class _Writer:
             case Launch(kernel, arguments):
                 self._launch(kernel, arguments)
             case Python(statement):
-                self._add(statement)
+                topk = find_topk(step, self._allocated) if self._style.own_topk else None
+                if topk is not None:
+                    self._topk(topk)
+                elif not self._is_part_of_topk(statement):
+                    self._add(statement)
 
     def _add(self, statement: ast.stmt) -> None:
         renamed = _Renamer(self._names, self._contiguous).visit(ast.parse(ast.unparse(statement)))
-        self._lines.append(("", renamed.body[0]))
+        self._lines.append(renamed.body[0])
 
     def _allocate(self, step: Allocate) -> None:
-        size = ", ".join(step.size) + ("," if len(step.size) == 1 else "")
         if is_contiguous(step.size, step.stride):
-            text = f"{step.name} = torch.empty(({size}), dtype={step.dtype})"
-            self._contiguous[step.name] = step.size
-        else:
-            stride = ", ".join(step.stride) + ("," if len(step.stride) == 1 else "")
-            text = f"{step.name} = torch.empty_strided(({size}), ({stride}), dtype={step.dtype})"
+            self._empty(step.name, step.size, step.dtype)
+            return
+        size, stride = _tuple(step.size), _tuple(step.stride)
+        text = f"{step.name} = torch.empty_strided({size}, {stride}, dtype={step.dtype})"
         self._add(ast.parse(text).body[0])
+
+    def _empty(self, name: str, size: tuple[str, ...], dtype: str) -> None:
+        self._contiguous[name] = size
+        self._add(ast.parse(f"{name} = torch.empty({_tuple(size)}, dtype={dtype})").body[0])
 
     def _launch(self, kernel: str, arguments: list[ast.expr]) -> None:
         texts = [ast.unparse(a) for a in arguments]
@@ -186,6 +195,26 @@ class _Writer:
         kept = ", ".join(texts[i] for i in clean.kept)
         self._add(ast.parse(f"native.{clean.name}({kept})").body[0])
 
+    def _topk(self, topk: TopK) -> None:
+        """Allocate what is used of the result and write a launch of a function of our own."""
+        parts = uses_of(topk, self._wrapper.steps)
+        function = topk_kernel(topk, sorted(parts), self._prefix)
+        if function.name not in {f.name for f in self.functions}:
+            self.functions.append(function)
+        size = (*topk.leading, str(topk.k))
+        for part in sorted(parts):
+            dtype = ("torch.float32", "torch.int64")[part]
+            self._empty(parts[part], size, dtype)
+        arguments = [ast.unparse(topk.operand), *(parts[p] for p in sorted(parts)), rows_of(topk)]
+        self._add(ast.parse(f"native.{function.name}({', '.join(arguments)})").body[0])
+        self._topk_results.add(topk.result)
+
+    def _is_part_of_topk(self, statement: ast.stmt) -> bool:
+        match statement:
+            case ast.Assign(value=ast.Subscript(value=ast.Name(id=name))):
+                return name in self._topk_results
+        return False
+
     def _argument_name(self, argument: ast.expr) -> str:
         """The C++ name: the variable's, or the viewed tensor's."""
         if isinstance(argument, ast.Name):
@@ -195,7 +224,7 @@ class _Writer:
 
     def _private(self, texts: Sequence[str]) -> list[str]:
         """Buffers allocated for this launch alone."""
-        allocated = set(_defined(self._wrapper))
+        allocated = set(self._allocated)
         uses: Counter[str] = Counter()
         for step in self._wrapper.steps:
             if isinstance(step, Launch):
@@ -217,7 +246,7 @@ class _Writer:
 
     def finished(self) -> tuple[str, ...]:
         """The statements; allocations and values that nothing uses any more are left out."""
-        statements = [s for _, s in self._lines]
+        statements = list(self._lines)
         outputs = [ast.parse(o, mode="eval") for o in self.outputs()]
         while True:
             used = Counter(names_used([*statements, *outputs]))
@@ -233,6 +262,10 @@ class _Writer:
             ast.unparse(renamer.visit(ast.parse(ast.unparse(e), mode="eval")))
             for e in self._wrapper.returned
         )
+
+
+def _tuple(items: Sequence[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
 def _is_dead(statement: ast.stmt, used: Mapping[str, int]) -> bool:

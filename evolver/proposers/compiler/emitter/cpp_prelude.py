@@ -135,6 +135,42 @@ inline float fast_tanh(float x) {
 inline double fast_tanh(double x) { return std::tanh(x); }
 """
 
+_TOP_K = """\
+// Whether a ranks before b: a NaN counts as the largest, as in torch.
+inline bool ranks_before(float a, float b) { return a > b || (a != a && b == b); }
+
+// The K largest of x[0..n), largest first, and where they stand; n is at least K.
+template <int K>
+inline void top_k(const float* x, int64_t n, float* best, int64_t* where) {
+    const auto insert = [&](int64_t i, int last) {
+        int slot = last;
+        for (; slot > 0 && ranks_before(x[i], best[slot - 1]); --slot) {
+            best[slot] = best[slot - 1];
+            where[slot] = where[slot - 1];
+        }
+        best[slot] = x[i];
+        where[slot] = i;
+    };
+    for (int i = 0; i < K; ++i) {
+        insert(i, i);
+    }
+    for (int64_t start = K; start < n; start += 16) {
+        const int64_t stop = start + 16 < n ? start + 16 : n;
+        const float worst = best[K - 1];
+        int candidates = 0;
+        #pragma omp simd reduction(+:candidates)
+        for (int64_t i = start; i < stop; ++i) {
+            candidates += !(x[i] <= worst);
+        }
+        for (int64_t i = start; candidates > 0 && i < stop; ++i) {
+            if (ranks_before(x[i], best[K - 1])) {
+                insert(i, K - 1);
+            }
+        }
+    }
+}
+"""
+
 HELPERS: tuple[Helper, ...] = (
     Helper(_BFLOAT16, ("bfloat16",)),
     Helper(_TO_BFLOAT16, ("to_bfloat16",)),
@@ -150,6 +186,7 @@ HELPERS: tuple[Helper, ...] = (
     Helper(_FLOOR_DIVIDE, ("floor_divide",)),
     Helper(_FAST_EXP, ("fast_exp", "fast_tanh")),
     Helper(_FAST_TANH, ("fast_tanh",)),
+    Helper(_TOP_K, ("top_k",)),
 )
 """In the order in which they must stand."""
 

@@ -115,6 +115,8 @@ class CleanStyle:
     """Whether exp and tanh are the prelude's polynomials, which vectorise, or libm's."""
     split_masks: bool = True
     """Whether a loop that treats ranges of its variable differently becomes several loops."""
+    own_topk: bool = False
+    """Whether a top-k over short rows is written in C++ too, or left to torch."""
 
 
 @dataclass(frozen=True)
