@@ -64,8 +64,8 @@ def profile(batch: int, steps: int) -> dict[str, float]:
 def main() -> None:
     """Print the figure, as text or as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--repeats", type=int, default=12)
     parser.add_argument("--threads", type=int, default=1, help="more only helps larger models")
     parser.add_argument("--json", action="store_true")
