@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.correctness import CheckResult, Expected, check_call, same_bits
+from evaluator.correctness import CheckResult, Expected, check_call, compare_values, same_bits
 from evaluator.problem import Contract, Output, OutputKind, Tolerance
 from evaluator.tensors import CallResult
 from tests.evaluator.calls import make_call, make_expected, make_snapshot
@@ -186,3 +186,9 @@ def test_same_bits_sees_the_smallest_difference() -> None:
 def test_empty_tensors_are_equal() -> None:
     empty = np.zeros((0, 16))
     assert not check(expected_of(empty), make_call([empty.astype(np.float32)])).faults
+
+
+def test_a_scalar_output_is_compared_like_any_other() -> None:
+    expected, got, budget = np.array(2.0), np.array(2.5), np.array(0.25)
+    error = compare_values("output 0", expected, None, got, budget)
+    assert (error.max_abs_error, error.budget_used, error.worst_index) == (0.5, 2.0, ())

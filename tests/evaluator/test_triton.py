@@ -146,7 +146,8 @@ def test_an_extent_that_a_scalar_repeats_is_not_cut() -> None:
 @with_gpu
 @pytest.mark.gpu
 def test_on_a_gpu_a_fused_kernel_is_timed_by_graph_replay() -> None:
-    with LocalEvaluator(make_problem(), BackendName.TRITON) as evaluator:
+    everything = CompiledBaseline.ALWAYS
+    with LocalEvaluator(make_problem(), BackendName.TRITON, compiled=everything) as evaluator:
         found = screen(evaluator, samples.RMS_NORM_TRITON)
     assert found.status is Status.OK, (found.message, found.log_tail)
     assert all(t.clock is Clock.GRAPH_REPLAY for t in found.timings)
