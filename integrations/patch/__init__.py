@@ -9,6 +9,7 @@ the branch is made whole or not at all.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -171,13 +172,23 @@ def _require_unmoved(
     origin = loaded.problem.origin
     if origin.commit == git_side.base and git_side.is_clean():
         return
-    if reextract is None or reextract(loaded.problem, repository) == loaded.reference_source:
+    if reextract is None:
+        return
+    if _code(reextract(loaded.problem, repository)) == _code(loaded.reference_source):
         return
     raise TargetMoved(
         f"{origin.target} in {repository} is not what was extracted (from commit "
         f"{(origin.commit or 'unknown')[:10]}): it or something that it calls changed; "
         "extract and optimise it again"
     )
+
+
+def _code(source: str) -> str:
+    """``source`` without its docstring, which names the repository's folder and commit."""
+    tree = ast.parse(source)
+    if ast.get_docstring(tree) is not None:
+        del tree.body[0]
+    return ast.dump(tree)
 
 
 def _require_same_parameters(problem: Problem, site: FunctionSite) -> None:

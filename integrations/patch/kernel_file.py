@@ -136,15 +136,16 @@ def _imports(of_candidate: tuple[str, ...], of_loader: tuple[str, ...]) -> str:
 def _guard(problem: Problem, cases: Sequence[Case], backend: BackendName) -> str:
     parameters = ", ".join(problem.parameters)
     blocks = ["_PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)"]
-    blocks += [_case_function(case, parameters) for case in cases]
+    blocks += [_case_function(case, parameters, backend) for case in cases]
     blocks.append(_can_use(problem, cases, backend, parameters))
     return "\n\n\n".join(blocks)
 
 
-def _case_function(case: Case, parameters: str) -> str:
-    tested = ", ".join(w.name for w in case.workloads)
-    conditions = "\n        and ".join(case.conditions)
-    title = textwrap.shorten(f"Like the tested inputs {tested}.", _TEXT_WIDTH, placeholder=" ...")
+def _case_function(case: Case, parameters: str, backend: BackendName) -> str:
+    names = ", ".join(w.name for w in case.workloads)
+    title = textwrap.shorten(f"Like the tested inputs {names}.", _TEXT_WIDTH, placeholder=" ...")
+    devices = [_ON_DEVICE[backend].format(name) for name in case.workloads[0].tensors]
+    conditions = "\n        and ".join((*case.conditions, *devices))
     return (
         f'def {case.name}({parameters}):\n    """{title}"""\n'
         f"    return (\n        {conditions}\n    )"
@@ -152,52 +153,49 @@ def _case_function(case: Case, parameters: str) -> str:
 
 
 def _can_use(problem: Problem, cases: Sequence[Case], backend: BackendName, parameters: str) -> str:
-    tensors = [
-        p for p in problem.parameters if any(p in w.tensors for c in cases for w in c.workloads)
-    ]
+    workloads = [w for case in cases for w in case.workloads]
+    tensors = [p for p in problem.parameters if any(p in w.tensors for w in workloads)]
     if not tensors:
         raise PatchError("the target takes no tensor, so no guard can tell where it runs")
-    optional = [t for t in tensors if not all(t in w.tensors for c in cases for w in c.workloads)]
-    listed = f"({', '.join(tensors)}{',' if len(tensors) == 1 else ''})"
-    if optional:
-        listed = f"[t for t in {listed} if t is not None]"
+    optional = [t for t in tensors if not all(t in w.tensors for w in workloads)]
+    needs = [
+        f"({t} is not None and {t}.requires_grad)" if t in optional else f"{t}.requires_grad"
+        for t in tensors
+    ]
     fits = " or ".join(f"{case.name}({parameters})" for case in cases)
     if len(cases) > 1:
         fits = f"(\n        {fits}\n    )".replace(" or ", "\n        or ")
     return _CAN_USE.format(
-        parameters=parameters, fits=fits, tensors=listed, first=_always(tensors, optional),
-        device=_DEVICE[backend], ready=_READY[backend],
-    )  # fmt: skip
+        parameters=parameters,
+        fits=fits,
+        device="cpu" if backend is BackendName.CPP else "cuda",
+        gradients="\n        or ".join(needs),
+        ready=_READY[backend],
+    )
 
 
-def _always(tensors: list[str], optional: list[str]) -> str:
-    return next((t for t in tensors if t not in optional), "tensors[0]")
-
-
+# Called before every use of the kernel, between other kernels and so with cold caches: it
+# makes no device object and no loop.
 _CAN_USE = '''\
 def can_use({parameters}):
     """Whether the kernel was tested for such arguments; the caller keeps its own path if not."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or not {fits}:
         return False
-    if not {fits}:
+    if torch.is_autocast_enabled("{device}") or torch.jit.is_tracing():
         return False
-    tensors = {tensors}
-    device = {first}.device
-    if {device} or any(t.device != device for t in tensors):
-        return False
-    if torch.is_autocast_enabled(device.type):
-        return False
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+    if torch.is_grad_enabled() and (
+        {gradients}
+    ):
         return False
     return {ready}'''
 
-# Triton launches on the current device, whatever the device of its arguments; ROCm calls
-# itself "cuda" too, but nothing was tested there.
-_DEVICE = {
-    BackendName.CPP: 'device.type != "cpu"',
-    BackendName.TRITON: 'device.type != "cuda" or torch.version.hip is not None',
+_ON_DEVICE = {
+    BackendName.CPP: "{}.is_cpu",
+    # Triton launches on the current device, whatever the device of its arguments.
+    BackendName.TRITON: "{0}.is_cuda and {0}.get_device() == torch.cuda.current_device()",
 }
 _READY = {
     BackendName.CPP: "native.ready()",
-    BackendName.TRITON: "device.index == torch.cuda.current_device()",
+    # ROCm calls itself "cuda" too, but nothing was tested there.
+    BackendName.TRITON: "torch.version.hip is None",
 }

@@ -141,7 +141,7 @@ def test_a_triton_kernel_does_not_break_machines_without_triton(repository: Path
     result = integrate(*triton_winner(RMS_NORM_TRITON), repository)
 
     assert "except ImportError" in result.diff
-    assert "device.index == torch.cuda.current_device()" in result.diff
+    assert "x.get_device() == torch.cuda.current_device()" in result.diff
 
 
 def test_a_dirty_target_is_refused_with_the_remedy(repository: Path) -> None:
