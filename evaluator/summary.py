@@ -31,7 +31,8 @@ def summarise(
         buffers: the rotation's size per workload.
         policy: threshold, confidence, process noise.
     """
-    judge = Judge(policy.confidence, policy.faster_threshold, policy.process_noise)
+    noise = max(policy.process_noise[m.clock.value] for p in pairs for m in p.measurements)
+    judge = Judge(policy.confidence, policy.faster_threshold, noise)
     having = {b: [p for p in pairs if _has(p, b)] for b in Baseline}
     shared = [b for b, measured in having.items() if measured]
     samples = {
