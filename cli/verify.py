@@ -13,6 +13,8 @@ from cli.failures import ExitCode
 if TYPE_CHECKING:
     from integrations.verify import LatencyComparison, TestRun, Verification
 
+_SHOWN = 5
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
@@ -60,11 +62,13 @@ def acceptable(found: Verification) -> bool:
 
 def describe(found: Verification) -> str:
     """The verification in a few lines."""
-    lines = [
-        f"new test:      {_test_line(found.new_test)}",
-        f"tests before:  {_test_line(found.before)}",
-        f"tests after:   {_test_line(found.after)}",
-    ]
+    lines = []
+    for title, run in (
+        ("new test:      ", found.new_test),
+        ("tests before:  ", found.before),
+        ("tests after:   ", found.after),
+    ):
+        lines += [title + _test_line(run), *_causes(run)]
     if found.broken:
         lines.append("broken by the change: " + ", ".join(found.broken))
     if found.latency is not None:
@@ -75,11 +79,21 @@ def describe(found: Verification) -> str:
 
 
 def _test_line(run: TestRun) -> str:
-    counts = f"{run.passed} passed, {len(run.failed)} failed, {run.skipped} skipped"
-    if run.status == "ran":
-        return counts
+    if run.status == "ran" and (run.passed or run.failed or run.skipped):
+        return f"{run.passed} passed, {len(run.failed)} failed, {run.skipped} skipped"
     last = run.output_tail.strip().splitlines()[-1:] or ["no output"]
-    return f"{run.status.replace('_', ' ')}: {last[0]}"
+    prefix = "" if run.status == "ran" else f"{run.status.replace('_', ' ')}: "
+    return prefix + last[0]
+
+
+def _causes(run: TestRun) -> list[str]:
+    """What pytest says of the failures: a few of its error lines, named by the test."""
+    errors = [line for line in run.output_tail.splitlines() if line.startswith("E  ")]
+    named = [f"  {name}" for name in run.failed[:_SHOWN]]
+    lines = [*named, *(f"    {line[1:].strip()}" for line in errors[:_SHOWN])]
+    if any("ModuleNotFoundError" in line for line in errors):
+        lines.append("  install the repository's dependencies into the environment of ksmith")
+    return lines
 
 
 def latency_line(latency: LatencyComparison) -> str:
