@@ -48,7 +48,7 @@ def first_path(
     from evaluator.candidate import BackendName
 
     with make_view() as view:
-        result = run_first_path(
+        results = run_first_path(
             repos,
             work,
             backend=BackendName(backend) if backend else default_backend(),
@@ -58,6 +58,7 @@ def first_path(
             observer=view,
             say=lambda line: print(line, file=sys.stderr),
         )
-    path = (output or RESULTS) / f"{result.benchmark}.json"
-    result.write(path)
+        for result in results:
+            path = (output or RESULTS) / f"{result.benchmark}.json"
+            result.write(path)
     print(result.model_dump_json(indent=1, exclude_none=True) if json else f"wrote {path}")

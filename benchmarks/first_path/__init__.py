@@ -8,16 +8,18 @@ stands in the details. The repositories come from PyPI's wheels (``make real-rep
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.result import BenchmarkResult, Figure
-from bot.pipeline import SearchOrder, integrate_stage, search_stage
+from bot.landing import integrate_stage
+from bot.pipeline import SearchOrder, search_stage
 from evaluator.candidate import BackendName
 from evaluator.evaluation import Baseline, Environment, Speedup, WorkloadTiming
 from evaluator.problem import load_problem
+from evolver.errors import MachineTrouble
 from evolver.progress import Observer
 from evolver.run import Run
 from evolver.summary import Outcome, Summary
@@ -55,7 +57,7 @@ TARGETS = (
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class TargetResult:
     """What one target came to."""
 
     target: Target
@@ -73,8 +75,11 @@ def run_first_path(
     seed: int,
     observer: Observer,
     say: Callable[[str], None],
-) -> BenchmarkResult:
+) -> Iterator[BenchmarkResult]:
     """Take every target down the path, with ``minutes`` of search for each.
+
+    After each target the result of all so far is yielded, so that an interruption loses
+    the target at hand alone.
 
     Args:
         repositories: holds the unpacked ``lmdeploy`` and ``sglang``, as ``make real-repos`` does.
@@ -90,9 +95,16 @@ def run_first_path(
     for target in TARGETS:
         order = SearchOrder(backend=backend, steps=steps, minutes=minutes, seed=seed)
         outcomes.append(_take(target, repositories, work / target.name, order, observer, say))
+        yield _result(outcomes)
+
+
+def _result(outcomes: Sequence[TargetResult]) -> BenchmarkResult:
     environments = [o.summary.environment for o in outcomes if o.summary.environment]
     if not environments:
-        raise RuntimeError("no target was measured, so there is nothing to report")
+        raise MachineTrouble(
+            "no candidate of the first target was evaluated, so there is nothing to report: "
+            f"{outcomes[0].summary.message}"
+        )
     machine = machine_name(environments[0])
     return BenchmarkResult.create(
         f"first-path-{machine}",
@@ -110,7 +122,7 @@ def _take(
     order: SearchOrder,
     observer: Observer,
     say: Callable[[str], None],
-) -> Outcomes:
+) -> TargetResult:
     from evolver.report import write_report
     from integrations.extraction.pipeline import extract
 
@@ -144,7 +156,7 @@ def _take(
         if best is not None:
             details["winner"] = best.candidate.description or best.proposer
             details["workloads"] = _workload_rows(best.evaluation.timings)
-    return Outcomes(target, summary, details)
+    return TargetResult(target, summary, details)
 
 
 def _commit_copy(source: Path, copy: Path) -> None:
@@ -161,7 +173,7 @@ def _commit_copy(source: Path, copy: Path) -> None:
     partial.rename(copy)
 
 
-def _figures(outcome: Outcomes, machine: str) -> list[Figure]:
+def _figures(outcome: TargetResult, machine: str) -> list[Figure]:
     return [_figure(outcome.target.name, s, machine) for s in outcome.summary.speedups]
 
 
