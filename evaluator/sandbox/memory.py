@@ -1,8 +1,8 @@
 """How much memory a process and its descendants hold, read from ``/proc``.
 
 Anonymous and shared pages are counted, file pages (the code of torch, say) are not: the
-kernel drops those at will. Pages that a fork shares are counted once per process, so the
-sum can only err to the strict side.
+kernel drops those at will. A quick look counts pages that a fork shares once per process;
+an exact one counts them once, and costs a walk over the page tables.
 """
 
 from __future__ import annotations
@@ -11,16 +11,22 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
-_COUNTED = (b"RssAnon:", b"RssShmem:")
+_QUICK = ("status", (b"RssAnon:", b"RssShmem:"))
+_EXACT = ("smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:"))
 
 
-def tree_memory_bytes(root_pid: int) -> int:
-    """Return the bytes held by ``root_pid`` and every descendant; 0 where none is left."""
+def tree_memory_bytes(root_pid: int, *, exact: bool = False) -> int:
+    """Return the bytes held by ``root_pid`` and every descendant; 0 where none is left.
+
+    Args:
+        root_pid: of the first process.
+        exact: count pages that several of the processes share once; else once for each.
+    """
     children = _children_by_parent()
     total, waiting = 0, [root_pid]
     while waiting:
         pid = waiting.pop()
-        total += _memory_bytes(pid)
+        total += _memory_bytes(pid, exact=exact)
         waiting += children[pid]
     return total
 
@@ -37,9 +43,13 @@ def _children_by_parent() -> defaultdict[int, list[int]]:
     return children
 
 
-def _memory_bytes(pid: int) -> int:
-    lines = _read(f"/proc/{pid}/status").splitlines()
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(_COUNTED))
+def _memory_bytes(pid: int, *, exact: bool) -> int:
+    """The memory of one process; a quick look where the exact one is not permitted."""
+    file, counted = _EXACT if exact else _QUICK
+    lines = _read(f"/proc/{pid}/{file}").splitlines()
+    if exact and not lines:
+        return _memory_bytes(pid, exact=False)
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(counted))
 
 
 def _read(path: str) -> bytes:

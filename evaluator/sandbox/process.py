@@ -121,6 +121,9 @@ class NamespaceProcess:
             start = time.monotonic()
             used = tree_memory_bytes(init_pid)
             if used > self._limits.memory_bytes:
+                # Forks of a process with torch share most of their pages: look again.
+                used = tree_memory_bytes(init_pid, exact=True)
+            if used > self._limits.memory_bytes:
                 self._end(
                     f"memory limit: its processes used {used >> 20} MiB together, "
                     f"{self._limits.memory_bytes >> 20} MiB are allowed"

@@ -112,6 +112,20 @@ def test_a_memory_bomb_that_dodges_the_limit_per_process_is_killed(
     assert "256 MiB are allowed" in outcome.reason
 
 
+def test_pages_that_forks_share_count_once(sandbox: Sandbox) -> None:
+    outcome = run(
+        sandbox,
+        "import time\n"
+        "hold = b'x' * (100 << 20)\n"
+        "for _ in range(8):\n"
+        "    if os.fork() == 0:\n"
+        "        time.sleep(60)\n"
+        "time.sleep(2)\n"
+        "answer('alive')\n",
+    )
+    assert (outcome.answer, "memory limit" in outcome.reason) == ("alive", False)
+
+
 def test_memory_that_no_limit_counts_cannot_be_had(sandbox: Sandbox) -> None:
     outcome = run(
         sandbox,
