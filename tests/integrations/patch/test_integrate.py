@@ -194,7 +194,14 @@ def test_a_detached_head_is_a_base_like_any_other(repository: Path) -> None:
 
 def test_a_target_that_changed_since_extraction_is_refused(repository: Path) -> None:
     with pytest.raises(TargetMoved, match="extract and optimise it again"):
-        integrate(*winner_for(), repository, reextract=lambda *_: "something else\n")
+        integrate(*winner_for(), repository, reextract=lambda *_: "something_else = 1\n")
+
+
+def test_another_commit_of_the_same_code_is_no_change(repository: Path) -> None:
+    loaded, candidate, evaluation = winner_for()
+    moved = f'"""Extracted from another folder at another commit."""\n{loaded.reference_source}'
+    result = integrate(loaded, candidate, evaluation, repository, reextract=lambda *_: moved)
+    assert result.branch.startswith("ksmith/")
 
 
 def test_a_parameter_that_was_added_since_is_refused(tmp_path: Path) -> None:
