@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from cli.options import backend_named
+
 bench = typer.Typer(help="Measure ksmith itself; results go to benchmarks/results/.")
 
 
@@ -45,13 +47,12 @@ def first_path(
     from benchmarks.result import RESULTS
     from bot.pipeline import default_backend
     from cli.live import make_view
-    from evaluator.candidate import BackendName
 
     with make_view() as view:
         results = run_first_path(
             repos,
             work,
-            backend=BackendName(backend) if backend else default_backend(),
+            backend=backend_named(backend) or default_backend(),
             minutes=minutes,
             steps=steps,
             seed=seed,

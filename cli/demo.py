@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.failures import ExitCode
+from cli.failures import ExitCode, Interrupted
 
 if TYPE_CHECKING:
     from bot.demo.path import DemoResult
@@ -46,8 +45,7 @@ def demo(
             directory.absolute(), minutes=minutes, audience=Audience(tell=_tell, watch=make_view)
         )
     except KeyboardInterrupt:
-        print(f"\ninterrupted; what was made so far is in {directory}", file=sys.stderr)
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
+        raise Interrupted(f"interrupted; what was made so far is in {directory}") from None
     print(result.model_dump_json(indent=2) if json else _for_people(result))
     raise typer.Exit(ExitCode.DONE if _succeeded(result) else ExitCode.NO)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.failures import ExitCode
+from cli.options import backend_named
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -88,19 +89,18 @@ def backend_of(source: str) -> BackendName:
 
 
 def _read_candidate(path: Path, backend: str | None) -> Candidate:
-    from evaluator.candidate import BackendName, Candidate
+    from evaluator.candidate import Candidate
 
+    chosen = backend_named(backend)
     try:
-        source = path.read_text(encoding="utf-8")
-        name = backend_of(source) if backend is None else BackendName(backend)
-        return Candidate.create(source, backend=name, proposer="user")
+        source = path.read_text(encoding="utf-8-sig")
+        return Candidate.create(source, backend=chosen or backend_of(source), proposer="user")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{path} cannot be read: {error}") from error
     except SyntaxError as error:
         raise typer.BadParameter(f"{path} is not Python: {error}") from error
-    except ValueError as error:
-        known = ", ".join(BackendName)
-        raise typer.BadParameter(f"no backend is called {backend!r} (known: {known})") from error
+    except RecursionError as error:
+        raise typer.BadParameter(f"{path} is nested too deeply to be read") from error
 
 
 def _progress(what: str) -> None:

@@ -6,11 +6,14 @@ cannot, 130 interrupted.
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 
 import typer
 
 from cli import bench, demo, doctor, evaluate, extract, integrate, optimize, report, verify
+from cli.failures import ExitCode, Interrupted, tell_failure
 
 app = typer.Typer(
     name="ksmith",
@@ -24,14 +27,29 @@ for group in (doctor, demo, extract, optimize, evaluate, integrate, verify, repo
 
 
 def main() -> None:
-    """Run the command line; every expected failure ends with one message and its code."""
-    from cli.failures import exit_code_of
+    """Run the command line; every failure ends with one message and its code.
 
+    Continuous integration cancels a job with SIGTERM: it ends every command like Ctrl-C,
+    so that what was begun is cleaned up.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    as_json = "--json" in sys.argv[1:]
     try:
-        app()
+        code = _run(as_json)
+    except KeyboardInterrupt:
+        code = tell_failure(Interrupted("interrupted"), as_json=as_json)
+    sys.exit(code)
+
+
+def _run(as_json: bool) -> int:
+    try:
+        code = app(standalone_mode=False)
+        if code == ExitCode.INTERRUPTED:  # what Typer makes of Ctrl-C
+            raise Interrupted("interrupted")
+        return int(code or 0)
     except Exception as error:
-        code = exit_code_of(error)
-        if code is None:
-            raise
-        print(f"ksmith: {error}", file=sys.stderr)
-        sys.exit(code)
+        return tell_failure(error, as_json=as_json)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

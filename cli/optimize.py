@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.failures import ExitCode
+from cli.failures import ExitCode, Interrupted
+from cli.options import backend_named
 
 if TYPE_CHECKING:
     from bot.pipeline import SearchOrder
-    from evaluator.candidate import BackendName
     from evaluator.problem import LoadedProblem
     from evolver.summary import Summary
 
@@ -58,28 +56,18 @@ def optimize(
     """Search for a faster kernel. Exit 0: found and confirmed; 1: nothing is faster."""
     from bot.pipeline import SearchOrder
 
-    order = SearchOrder(backend=_backend(backend), steps=steps, minutes=minutes, seed=seed)
+    order = SearchOrder(backend=backend_named(backend), steps=steps, minutes=minutes, seed=seed)
     loaded = _problem(source, repo, workloads)
     run_path = output if output is not None else _run_path(loaded.problem.id, resume=resume)
     try:
         summary = _search(loaded, run_path, order, resume=resume)
     except KeyboardInterrupt:
-        print(f"\ninterrupted; continue with: {_resumption(run_path)}", file=sys.stderr)
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
+        raise Interrupted(f"interrupted; {_resumption(run_path)}") from None
     if json:
         print(summary.model_dump_json(indent=2))
     else:
         print(_for_people(summary, run_path))
     raise typer.Exit(_exit_code(summary))
-
-
-def _backend(name: str | None) -> BackendName | None:
-    from evaluator.candidate import BackendName
-
-    names = [known.value for known in BackendName]
-    if name is not None and name not in names:
-        raise typer.BadParameter(f"--backend {name}: choose one of {', '.join(names)}")
-    return BackendName(name) if name is not None else None
 
 
 def _problem(source: str, repo: Path | None, workloads: Path | None) -> LoadedProblem:
@@ -106,20 +94,16 @@ def _search(loaded: LoadedProblem, run_path: Path, order: SearchOrder, *, resume
     from bot.pipeline import search_stage
     from cli.live import make_view
 
-    # Continuous integration cancels a job with SIGTERM: it ends like Ctrl-C.
-    signal.signal(signal.SIGTERM, _interrupt)
     print(f"searching in {run_path}", file=sys.stderr)
     with make_view() as view:
         return search_stage(loaded, run_path, order, resume=resume, observer=view)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 def _resumption(run_path: Path) -> str:
-    problem = run_path / "problem"
-    return shlex.join(["ksmith", "optimize", str(problem), "-o", str(run_path), "--resume"])
+    if not run_path.exists():
+        return "the run had not begun, and nothing was written"
+    words = ["ksmith", "optimize", str(run_path / "problem"), "-o", str(run_path), "--resume"]
+    return f"continue with: {shlex.join(words)}"
 
 
 def _for_people(summary: Summary, run_path: Path) -> str:

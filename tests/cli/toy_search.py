@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 
 import bot.pipeline
-from cli.failures import exit_code_of
+from cli.main import main
 from cli.optimize import register
 from evaluator.candidate import BackendName, Candidate
 from evaluator.problem import LoadedProblem
@@ -42,8 +41,4 @@ if __name__ == "__main__":
     PAUSE_SECONDS = 0.05
     bot.pipeline.make_evaluator = toy_evaluator  # type: ignore[assignment]
     bot.pipeline.make_lineup = lambda: toy_lineup(1.2, 0.9)
-    try:
-        make_app()()
-    except Exception as error:
-        print(error, file=sys.stderr)
-        sys.exit(exit_code_of(error) or 70)
+    main()
