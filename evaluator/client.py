@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,13 @@ from evaluator.worker.protocol import ProtocolError
 from evaluator.workload import Workload
 
 _MIN_REPLY_BYTES = 64 << 20
+_SHOWN_CHARACTERS = 1000
 _REPLY_FACTOR = 16
 """Outputs may be this many times larger than the inputs; float64 alone takes four."""
+
+_MOST_CALLS = 10**9
+_LEAST_NS = 0.01
+"""No block makes more calls and no call takes less; other claims would overflow a ratio."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,10 @@ class Client:
             },
             timeout_seconds=seconds,
         )
-        return handle, Clock(reply.message["clock"])
+        try:
+            return handle, Clock(reply.message["clock"])
+        except (KeyError, ValueError) as error:
+            raise self._nonsense(f"it names no clock: {error!r}") from error
 
     def block(self, handle: int, calls: int, *, seconds: float) -> BlockTime:
         """Time one block of at least ``calls`` calls."""
@@ -131,9 +140,10 @@ class Client:
         )
         try:
             claimed, made = float(reply.message["ns"]), int(reply.message["calls"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._nonsense(f"a block's reply makes no sense: {error!r}") from error
-        if not (claimed > 0 and made >= 1):
+        plausible = math.isfinite(claimed) and 1 <= made <= _MOST_CALLS
+        if not (plausible and claimed / made >= _LEAST_NS):
             raise self._nonsense(f"a block of {made} calls that took {claimed} ns")
         return BlockTime(claimed_ns=claimed, wall_ns=reply.wall_ns, calls=made)
 
@@ -150,7 +160,10 @@ class Client:
             timeout_seconds=seconds,
             reply_bytes=_reply_bytes(workload),
         )
-        return self._call(reply.message, reply.blobs), int(reply.message.get("index", -1))
+        index = reply.message.get("index")
+        if not isinstance(index, int):
+            raise self._nonsense(f"a buffer's number that is none: {index!r}")
+        return self._call(reply.message, reply.blobs), index
 
     def release(self, handle: int, *, seconds: float) -> None:
         """Free the buffers."""
@@ -159,7 +172,7 @@ class Client:
     def launches(self, *, seconds: float) -> list[dict[str, Any]]:
         """The distinct Triton launches that the interpreter recorded."""
         reply = self.session.request({"kind": "launches"}, timeout_seconds=seconds)
-        return list(reply.message.get("launches", []))
+        return self._list_of_objects(reply.message, "launches")
 
     def compile_kernels(
         self, launches: Sequence[Mapping[str, Any]], *, capability: int, seconds: float
@@ -169,13 +182,19 @@ class Client:
             {"kind": "compile_kernels", "launches": list(launches), "capability": capability},
             timeout_seconds=seconds,
         )
-        return list(reply.message.get("resources", []))
+        return self._list_of_objects(reply.message, "resources")
 
     def _call(self, message: Mapping[str, Any], blobs: Sequence[bytes]) -> CallResult:
         try:
             return read_call(message, blobs)
         except ProtocolError as error:
             raise self._nonsense(f"its report makes no sense: {error}") from error
+
+    def _list_of_objects(self, message: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+        found = message.get(name)
+        if not isinstance(found, list) or not all(isinstance(f, dict) for f in found):
+            raise self._nonsense(f"its {name} are no list of objects")
+        return found
 
     def _nonsense(self, cause: str) -> WorkerCrashed:
         """Kill a worker whose answers cannot be read."""
@@ -191,5 +210,10 @@ def describe(error: RequestFailed) -> str:
     """Return a failure in one line, with the line of the module where it happened."""
     failure = error.failure
     where = f" (line {failure.line})" if failure.line is not None else ""
-    text = failure.message.splitlines() or [""]
-    return f"{failure.type_name}: {text[0]}{where}"
+    first = next(iter(failure.message.splitlines()), "")
+    return f"{_plain(failure.type_name)}: {_plain(first)}{where}"
+
+
+def _plain(text: str) -> str:
+    """Shorten ``text`` and drop what would steer the terminal that it is shown on."""
+    return "".join(c for c in text[:_SHOWN_CHARACTERS] if c.isprintable())

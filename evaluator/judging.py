@@ -7,7 +7,8 @@ then. Failures of the reference or the machine are other exceptions and pass thr
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from evaluator.backends import Backend
@@ -154,7 +155,7 @@ def _check_workload(
         checks.append(_checked(problem, expected, result, client))
         if number == 0 and not checks[0].faults:
             again = client.run(workload, seed, seconds=call_seconds)
-            if not same_bits(result, again):
+            if not _same_bits(result, again, client):
                 findings.flags.append(_nondeterministic(workload))
                 checks.append(_checked(problem, expected, again, client))
         if checks[-1].faults:
@@ -165,8 +166,20 @@ def _check_workload(
 def _checked(
     problem: Problem, expected: Expected, result: CallResult, client: Client
 ) -> CheckResult:
-    try:
+    with _readable(client):
         return check_call(problem.contract, problem.tolerance, expected, result)
+
+
+def _same_bits(one: CallResult, other: CallResult, client: Client) -> bool:
+    with _readable(client):
+        return same_bits(one, other)
+
+
+@contextmanager
+def _readable(client: Client) -> Iterator[None]:
+    """End a worker whose reports contradict themselves."""
+    try:
+        yield
     except (ProtocolError, KeyError) as error:
         client.session.close()
         raise WorkerCrashed(Role.CANDIDATE, f"its report makes no sense: {error}") from error

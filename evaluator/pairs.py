@@ -30,6 +30,7 @@ from evaluator.timing import (
     in_place_limit,
     measure,
 )
+from evaluator.worker.protocol import ProtocolError
 from evaluator.workload import Workload
 from policies.model import EvaluatorPolicy, TimingBudget
 
@@ -261,7 +262,10 @@ def _audit(baselines: Baselines, workload: Workload) -> Audit:
 
     def judge(result: CallResult, seed: int) -> str | None:
         expected = reference.compute(workload, seed)
-        faults = check_call(problem.contract, problem.tolerance, expected, result).faults
+        try:
+            faults = check_call(problem.contract, problem.tolerance, expected, result).faults
+        except (ProtocolError, KeyError) as error:
+            return f"the report of a timed call makes no sense: {error}"
         if not faults:
             return None
         return f"a timed call on fresh content gave wrong results: {faults[0].detail}"

@@ -11,7 +11,7 @@ import select
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -248,6 +248,11 @@ class Session:
 def _failure(fields: Any) -> Failure:
     """Read a failure; a worker that sends nonsense here gets a plain one."""
     try:
-        return Failure(**fields)
+        failure = Failure(**fields)
     except TypeError:
+        failure = None
+    texts = ("kind", "type_name", "message", "trace")
+    if failure is None or not all(isinstance(getattr(failure, name), str) for name in texts):
         return Failure(kind="exception", type_name="Unknown", message=str(fields)[:500])
+    line = failure.line if isinstance(failure.line, int) else None
+    return replace(failure, line=line)

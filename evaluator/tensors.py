@@ -58,6 +58,8 @@ class Snapshot:
             ProtocolError: the shape and strides reach beyond the storage.
         """
         facts = self.facts
+        if len(self.storage) % self.itemsize_bytes:
+            raise ProtocolError(f"{facts.name} ends amid an element")
         flat = np.frombuffer(self.storage, dtype=_NUMPY_TYPES[facts.dtype])
         reach = sum((s - 1) * step for s, step in zip(facts.shape, facts.strides, strict=True))
         if 0 in facts.shape:

@@ -17,6 +17,7 @@ from typing import Any
 HEADER = struct.Struct("<II")
 MAX_JSON_BYTES = 16 << 20
 MAX_BLOBS = 4096
+_LARGEST_NUMBER = 1 << 62
 
 
 class ProtocolError(Exception):
@@ -57,11 +58,18 @@ class TensorFacts:
             ProtocolError: the fields are not those of a tensor.
         """
         tuples = {"shape", "strides", "shares"}
-        values: dict[str, Any] = {k: tuple(v) if k in tuples else v for k, v in fields.items()}
         try:
-            return cls(**values)
-        except TypeError as error:
+            values: dict[str, Any] = {k: tuple(v) if k in tuples else v for k, v in fields.items()}
+            facts = cls(**values)
+        except (AttributeError, TypeError) as error:
             raise ProtocolError(f"not a tensor's facts: {error}") from error
+        texts = (facts.name, facts.type_name, facts.dtype, facts.device, *facts.shares)
+        numbers = (*facts.shape, *facts.strides, facts.offset, facts.blob)
+        if not all(isinstance(text, str) for text in texts):
+            raise ProtocolError(f"a tensor's facts with a name that is no text: {texts}")
+        if not all(type(n) is int and abs(n) <= _LARGEST_NUMBER for n in numbers):
+            raise ProtocolError(f"a tensor's facts with a number that is none: {numbers}")
+        return facts
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ class CallFacts:
                 arguments=tuple(TensorFacts.read(t) for t in fields["arguments"]),
                 lifted=bool(fields["lifted"]),
             )
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise ProtocolError(f"not a call's facts: {error!r}") from error
 
 
@@ -146,9 +154,17 @@ def decode(read_exactly: Callable[[int], bytes], *, max_blob_bytes: int) -> Fram
     if sum(sizes) > max_blob_bytes:
         raise ProtocolError(f"a frame of {sum(sizes)} bytes where {max_blob_bytes} are allowed")
     try:
-        message = json.loads(read_exactly(text_size))
-    except ValueError as error:
+        message = _loads(read_exactly(text_size))
+    except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a frame that is not JSON: {error}") from error
     if not isinstance(message, dict):
         raise ProtocolError("a frame that is not a JSON object")
     return Frame(message, [read_exactly(size) for size in sizes])
+
+
+def _loads(text: bytes) -> Any:
+    """Parse JSON; halves of surrogate pairs, which no file or terminal takes, become ``?``."""
+    message = json.loads(text)
+    if b"\\ud" in text.lower():
+        message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
+    return message

@@ -238,6 +238,54 @@ def test_a_hostile_candidate_is_contained_without_the_source_policy(
     assert screen(lawless, "return out, total").status is Status.OK
 
 
+FORGER = """\
+import gc
+from worker.main import Worker
+from worker.protocol import Frame
+
+for found in gc.get_objects():
+    if isinstance(found, Worker):
+        honest = found._handlers[{kind!r}]
+        found._handlers = {{
+            **found._handlers, {kind!r}: lambda r: (honest(r), Frame({reply}))[1]
+        }}
+"""
+
+FORGED = {
+    "run": "{'call': {'container': 'tuple', 'outputs': [7], 'arguments': [], 'lifted': 0}}",
+    "prepare": "{'clock': 'sundial'}",
+    "block": "{'ns': float('inf'), 'calls': 1}",
+    "last": "{'call': {}, 'index': 'x'}",
+}
+
+
+@pytest.mark.parametrize("kind", FORGED)
+def test_a_forged_reply_ends_the_candidate_and_nothing_else(
+    lawless: LocalEvaluator, kind: str
+) -> None:
+    top = FORGER.format(kind=kind, reply=FORGED[kind])
+    found = screen(lawless, "return out, total", top=top)
+    assert found.status is Status.RUNTIME_ERROR, found.message
+    assert screen(lawless, "return out, total").status is Status.OK
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        "raise ValueError('\\ud800 \\x1b[2J\\0' + 'x' * 5_000_000)",
+        "raise type('E\\nvil', (Exception,), {})('x')",
+        "import os, json\nos.write(4, b'%c' % 27 + bytes(7) + b'{\"failure\":{\"message\":[7]}}')",
+    ],
+)
+def test_what_a_candidate_says_can_be_shown_and_written_down(
+    lawless: LocalEvaluator, top: str
+) -> None:
+    found = screen(lawless, "return out, total", top=top)
+    assert found.status is Status.RUNTIME_ERROR
+    assert found.message.isprintable()
+    assert len(found.model_dump_json()) < 100_000
+
+
 def test_results_remembered_by_address_are_caught_in_a_timed_block(
     evaluator: LocalEvaluator,
 ) -> None:
