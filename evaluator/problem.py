@@ -20,7 +20,7 @@ import yaml
 from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
 from evaluator.errors import ProblemError
-from evaluator.records import Record
+from evaluator.records import Record, complaint
 from evaluator.workload import Workload
 
 PROBLEM_FILE = "problem.yaml"
@@ -185,7 +185,14 @@ def load_problem(directory: Path) -> LoadedProblem:
             "make one with `ksmith extract path::function --repo DIR -o PROBLEM`"
         ) from error
     except (yaml.YAMLError, ValidationError) as error:
-        raise ProblemError(f"{directory / PROBLEM_FILE} is malformed: {error}") from error
+        raise ProblemError(
+            f"{directory / PROBLEM_FILE} is malformed: {complaint(error)}; mend it there, or "
+            "extract again"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ProblemError(
+            f"{directory / REFERENCE_FILE} is not text in UTF-8: {error}; extract again"
+        ) from error
     if sha256_text(source) != problem.reference_sha256:
         raise ProblemError(
             f"{directory / REFERENCE_FILE} differs from the hash in {PROBLEM_FILE}; "

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class Record(BaseModel):
@@ -25,7 +25,23 @@ class Record(BaseModel):
 
         Raises:
             OSError: the file cannot be read.
-            yaml.YAMLError: the file is not YAML.
+            yaml.YAMLError: the file is not YAML in UTF-8.
             pydantic.ValidationError: the content does not fit the model.
         """
-        return cls.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise yaml.YAMLError(f"not YAML in UTF-8, or nested too deeply: {error}") from error
+        return cls.model_validate(content)
+
+
+def complaint(error: yaml.YAMLError | ValidationError) -> str:
+    """Return what is wrong with a record's file in one line: the first fault, and where."""
+    if isinstance(error, yaml.YAMLError):
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        return where + " ".join((getattr(error, "problem", None) or str(error)).split())
+    first, *others = error.errors(include_url=False, include_input=False)
+    place = ".".join(map(str, first["loc"]))
+    more = f" (and {len(others)} more faults)" if others else ""
+    return f"{place}: {first['msg']}{more}" if place else f"{first['msg']}{more}"

@@ -37,7 +37,7 @@ from evaluator.problem import (
     load_problem,
     sha256_text,
 )
-from evaluator.records import Record
+from evaluator.records import Record, complaint
 from evolver.errors import (
     RunDamaged,
     RunExists,
@@ -335,8 +335,8 @@ def _read_config(path: Path) -> RunConfig:
         return RunConfig.from_yaml(path)
     except (yaml.YAMLError, ValidationError) as error:
         raise RunDamaged(
-            f"{path} is malformed or of another version of ksmith: {error}; resume it with the "
-            "version that wrote it, or start a new run in another directory"
+            f"{path} is malformed or of another version of ksmith: {complaint(error)}; "
+            "resume it with the version that wrote it, or start a new run in another directory"
         ) from error
 
 
