@@ -262,6 +262,8 @@ def _evaluate(text: str, values: Mapping[str, int]) -> int:
                     return a - b
                 if isinstance(operator, ast.FloorDiv):
                     return a // b
+            case ast.Call(func=ast.Name(id="max" | "min" as name), args=arguments):
+                return {"max": max, "min": min}[name](value(a) for a in arguments)
         raise Untranslatable(f"cannot evaluate the extent {text!r}")
 
     return value(node)

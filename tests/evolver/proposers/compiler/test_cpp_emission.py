@@ -191,6 +191,26 @@ def test_rms_norm_with_residual_gives_several_right_programs_for_any_number_of_r
             check(entry, wanted, case(rows))
 
 
+def test_rms_norm_over_any_number_of_rows_and_columns_gives_right_programs() -> None:
+    def case(rows: int, columns: int) -> list[Any]:
+        return [normal(rows, columns), normal(rows, columns), normal(columns), 1e-6]
+
+    wanted = request(
+        RMS_NORM,
+        "forward",
+        [case(4, 96), case(33, 40)],
+        class_name="RMSNorm",
+        arguments=("x", "residual"),
+        state=("weight", "epsilon"),
+    )
+    found = variants(wanted)
+    assert len(found) >= 3
+    for variant in found[:2]:
+        entry = load(variant.source)
+        for rows, columns in ((1, 40), (4, 96), (33, 7)):
+            check(entry, wanted, case(rows, columns))
+
+
 def test_rotary_writes_its_arguments_and_returns_them_themselves() -> None:
     def case(rows: int) -> list[Any]:
         q, k = (normal(rows, h, 16, dtype=torch.bfloat16) for h in (4, 2))
