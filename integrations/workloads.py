@@ -19,7 +19,7 @@ import yaml
 from pydantic import Field, PositiveFloat, ValidationError
 
 from evaluator.problem import OutputKind, Regime, Tolerance
-from evaluator.records import Record
+from evaluator.records import Record, complaint
 from evaluator.workload import ArgumentValue, DType, TensorSpec, ValueKind, Values, Workload
 from integrations.errors import WorkloadsError
 
@@ -112,7 +112,9 @@ def read_workloads(path: Path) -> UserWorkloads:
         _refuse_duplicates(node, path)
         return UserWorkloads.model_validate(yaml.load(text, Loader=_Loader))  # noqa: S506
     except yaml.YAMLError as error:
-        raise WorkloadsError(f"{path} is not YAML: {error}") from error
+        raise WorkloadsError(f"{path} is not YAML: {complaint(error)}") from error
+    except RecursionError as error:
+        raise WorkloadsError(f"{path} is nested too deeply, or holds itself") from error
     except ValidationError as error:
         raise WorkloadsError(_explain(error, node, path)) from error
 

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from evaluator.intake import inspect_reference
 from evaluator.problem import Assumption, Entry, Origin, Problem, sha256_text
+from evaluator.records import complaint
 from evaluator.sandbox import Sandbox
-from integrations.errors import Refused, TargetError
+from integrations.errors import Refused, TargetError, WorkloadsError
 from integrations.extraction.closure import Closure, close_over
 from integrations.extraction.contract import build_contract
 from integrations.extraction.folding import SOME_TENSOR
@@ -119,20 +122,23 @@ def extract(
     # Branches that the scalars decide are left out of this look, though kept in the reference.
     tags = output_tags(_close(found, resolver, known))
     contract, assumed = build_contract(facts, tags, user.contract)
-    problem = Problem(
-        id=problem_id(found.spelled),
-        origin=extracted.origin,
-        entry=extracted.entry,
-        arguments=extracted.arguments,
-        state=extracted.state,
-        contract=contract,
-        workloads=expanded,
-        tolerance=user.tolerance,
-        regime=user.regime,
-        assumptions=(*extracted.assumptions, *assumed),
-        upstream_compiled=extracted.closure.entry.edits.compiled,
-        reference_sha256=sha256_text(extracted.source),
-    )
+    try:
+        problem = Problem(
+            id=problem_id(found.spelled),
+            origin=extracted.origin,
+            entry=extracted.entry,
+            arguments=extracted.arguments,
+            state=extracted.state,
+            contract=contract,
+            workloads=expanded,
+            tolerance=user.tolerance,
+            regime=user.regime,
+            assumptions=(*extracted.assumptions, *assumed),
+            upstream_compiled=extracted.closure.entry.edits.compiled,
+            reference_sha256=sha256_text(extracted.source),
+        )
+    except ValidationError as error:  # what the user's file says of workloads and contract
+        raise WorkloadsError(f"{workloads} contradicts itself: {complaint(error)}") from error
     write_problem(output, problem, extracted.source)
     return problem
 

@@ -72,14 +72,16 @@ class SourceTree:
     def _read(self, path: Path) -> SourceModule:
         name = path.relative_to(self.root).as_posix()
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
             tree = ast.parse(text)
         except SyntaxError as error:
             raise TargetError(
-                f"{name}:{error.lineno}: syntax error: {error.msg}; "
+                f"{name}:{error.lineno or 1}: syntax error: {error.msg}; "
                 f"ksmith reads Python {sys.version_info.major}.{sys.version_info.minor}"
             ) from error
-        except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        except UnicodeDecodeError as error:
+            raise TargetError(f"{name} is not text in UTF-8 ({error}); save it as UTF-8") from error
+        except (OSError, ValueError, RecursionError) as error:
             raise TargetError(f"{name} cannot be read: {error}") from error
         return SourceModule(path=path, name=name, text=text, tree=tree)
 

@@ -59,6 +59,8 @@ def _file(root: Path, text: str) -> Path:
     if path.is_absolute() or ".." in path.parts:
         raise TargetError(f"{text} must be a path inside the repository, without '..'")
     full = root / path
+    if full.is_symlink() and not full.exists():
+        raise TargetError(f"{text} is a link that leads nowhere in {root}; name the file itself")
     if not full.exists():
         raise TargetError(
             f"no file {text} in {root}{_hint(text, _python_files(full.parent, root))}"

@@ -102,3 +102,11 @@ def test_extents_compute_as_python_does(n: int, plus: int, by: int) -> None:
         }
     )
     assert expand(user, ("x",), {})[0].tensors["x"].shape == ((n + plus) // by,)
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: " + "[" * 5000, "a: [", "\x01", "", "[]"])
+def test_what_is_no_workloads_file_is_one_sentence(tmp_path: Path, text: str) -> None:
+    with pytest.raises(WorkloadsError) as raised:
+        read(tmp_path, text)
+    assert len(str(raised.value).splitlines()) == 1
+    assert str(tmp_path / "w.yml") in str(raised.value)

@@ -118,6 +118,23 @@ def test_a_workload_that_the_reference_cannot_run_is_named(
     assert not output.exists()
 
 
+@pytest.mark.sandbox
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("name: odd", "name: small", "share a name"),
+        ("workloads:", "contract: {writes: [hits, nobody]}\nworkloads:", "nobody"),
+    ],
+)
+def test_workloads_that_contradict_themselves_are_wrong_use(
+    write_repo: WriteRepo, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    mine = write_workloads(tmp_path, WORKLOADS.replace(old, new))
+    with pytest.raises(WorkloadsError, match=message):
+        extract(TARGET, write_repo(ENGINE), tmp_path / "p", workloads=mine)
+    assert not (tmp_path / "p").exists()
+
+
 def test_without_a_sandbox_nothing_is_run_and_nothing_is_written(
     write_repo: WriteRepo, tmp_path: Path
 ) -> None:

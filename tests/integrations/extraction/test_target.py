@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from integrations.errors import TargetError
+from integrations.extraction.pipeline import extract_source
 from tests.integrations.extraction.conftest import Extract, WriteRepo
 
 OPS = {
@@ -116,3 +117,35 @@ def test_overload_stubs_are_not_definitions(extract_from: Extract) -> None:
             return x
         """
     assert extract_from({"a.py": source}, "a.py::f").arguments == ("x",)
+
+
+@pytest.mark.parametrize("start", [b"\xef\xbb\xbf", b""])
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
+def test_a_byte_order_mark_and_the_ends_of_lines_change_nothing(
+    tmp_path: Path, start: bytes, newline: bytes
+) -> None:
+    text = newline.join([b"import torch", b"def f(x):", b"    return x * 2", b""])
+    (tmp_path / "ops.py").write_bytes(start + text)
+    assert extract_source("ops.py::f", tmp_path).source.endswith("def f(x):\n    return x * 2\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"# caf\xe9\ndef f(x): ...\n", "ops.py is not text in UTF-8"),
+        (b"\x7fELF\xff\xfe", "ops.py is not text in UTF-8"),
+        (b"x = 1\0", "ops.py:1: syntax error"),
+        (b"", "no function or class f in ops.py"),
+        (b"x = " + b"1+" * 9000 + b"1", "ops.py cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_source_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "ops.py").write_bytes(content)
+    with pytest.raises(TargetError, match=message):
+        extract_source("ops.py::f", tmp_path)
+
+
+def test_a_link_that_leads_nowhere_is_named_as_one(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").symlink_to("ops.py")
+    with pytest.raises(TargetError, match="leads nowhere"):
+        extract_source("ops.py::f", tmp_path)
