@@ -40,6 +40,8 @@ class BlockTime:
     claimed_ns: float
     wall_ns: int
     calls: int
+    waited_ns: int = 0
+    """How long the worker's threads waited for a core meanwhile; 0 where nobody can tell."""
 
     @property
     def per_call_ns(self) -> float:
@@ -135,9 +137,12 @@ class Client:
 
     def block(self, handle: int, calls: int, *, seconds: float) -> BlockTime:
         """Time one block of at least ``calls`` calls."""
+        before = self.session.waited_ns()
         reply = self.session.request(
             {"kind": "block", "handle": handle, "calls": calls}, timeout_seconds=seconds
         )
+        after = self.session.waited_ns()
+        waited = 0 if before is None or after is None else max(0, after - before)
         try:
             claimed, made = float(reply.message["ns"]), int(reply.message["calls"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -145,7 +150,7 @@ class Client:
         plausible = math.isfinite(claimed) and 1 <= made <= _MOST_CALLS
         if not (plausible and claimed / made >= _LEAST_NS):
             raise self._nonsense(f"a block of {made} calls that took {claimed} ns")
-        return BlockTime(claimed_ns=claimed, wall_ns=reply.wall_ns, calls=made)
+        return BlockTime(claimed, reply.wall_ns, made, waited)
 
     def refill(self, handle: int, seeds: Sequence[int], *, seconds: float) -> None:
         """Write fresh content into the rotated buffers."""

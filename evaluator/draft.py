@@ -26,8 +26,8 @@ from evaluator.evaluation import (
 from evaluator.problem import Problem
 
 _LOG_CHARACTERS = 8000
-_BUSY_LOAD = 1.5
-"""Load average per core from which the machine counts as shared; we alone make about one."""
+_BUSY_SHARE = 0.1
+"""Of the rounds: dropping more than this is worth telling."""
 
 
 @dataclass
@@ -79,12 +79,18 @@ class Draft:
         )
 
 
-def busy_flags() -> list[Flag]:
-    """Say when other work shared the cores while we measured: intervals widen, and may mislead."""
-    load, cores = os.getloadavg()[0], machine.cpu_count()
-    if load <= cores * _BUSY_LOAD:
+def busy_flags(dropped_share: float) -> list[Flag]:
+    """Say when other work shared the cores while we measured.
+
+    Args:
+        dropped_share: of the rounds, those that did not count for it.
+    """
+    if dropped_share <= _BUSY_SHARE:
         return []
-    evidence = f"load average {load:.1f} on {cores} cores; measure again on a quiet machine"
+    evidence = (
+        f"{dropped_share:.0%} of the rounds were disturbed by other work and dropped "
+        f"(load average {os.getloadavg()[0]:.1f} on {machine.cpu_count()} cores)"
+    )
     return [Flag(rule="machine-busy", severity=Severity.WARNING, evidence=evidence)]
 
 

@@ -179,6 +179,10 @@ class Session:
             raise RequestFailed(self.options.role, _failure(frame.message["failure"]))
         return Reply(frame.message, frame.blobs, wall_ns)
 
+    def waited_ns(self) -> int | None:
+        """How long the worker's threads have waited for a core; None if nobody can tell."""
+        return self._process.waited_ns()
+
     @property
     def closed(self) -> bool:
         """Whether the worker is gone: killed by a deadline, by ourselves or by others."""

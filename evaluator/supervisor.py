@@ -36,6 +36,7 @@ from evaluator.reference import Reference
 from evaluator.sandbox import Sandbox
 from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
 from evaluator.summary import summarise
+from evaluator.timing import MachineBusy
 from evaluator.workers import Workers
 from evaluator.workload import Workload
 from policies.model import EvaluatorPolicy, TimingBudget
@@ -274,13 +275,16 @@ class LocalEvaluator:
                 policy=self.policy,
                 incumbent_us=incumbent_us,
             )
+        except MachineBusy as busy:
+            correctness = draft.correctness
+            raise Ended(Status.MACHINE_UNFIT, str(busy), correctness=correctness) from busy
         except (RequestFailed, WorkerCrashed, WorkerTimedOut) as error:
             if error.role is not Role.CANDIDATE:
                 raise WorkerLost(f"timing stopped: {error}") from error
             ended = ended_by(error, "while it was timed")
             ended.correctness = tuple(draft.correctness)
             raise ended from error
-        draft.flags += busy_flags()
+        draft.flags += busy_flags(max(m.dropped_share for m in pair.measurements))
         suspicion = next((m.suspicion for m in pair.measurements if m.suspicion), None)
         if suspicion is not None:
             flag = Flag(rule="claims", severity=Severity.VIOLATION, evidence=suspicion)

@@ -1,8 +1,9 @@
 """Interleaved timing of a candidate and its baselines, and the bounds on what is claimed.
 
 A round times one block of each contestant in random order, so that drift falls on all
-alike. Blocks are calibrated per contestant to one length. Sampling stops when the
-interval is narrow enough or a cap is hit. The supervisor's own clock bounds every claim,
+alike. Blocks are calibrated per contestant to one length. A round in which a worker had to
+wait for a core is dropped whole. Sampling stops when the interval is narrow enough or a cap
+is hit. The supervisor's own clock bounds every claim,
 and at a random round the buffers get fresh content and the outputs of the block that
 follows come back to be compared: work that was skipped or remembered shows there.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,8 +30,14 @@ _MAX_CALLS = 20_000
 _IN_PLACE_CALLS_PER_BUFFER = 16
 """Arguments that are overwritten drift within a block; this bounds how far."""
 _CHECK_EVERY = 5
+_PATIENCE = 4
+"""A busy machine gets this many times the seconds to come by undisturbed rounds."""
 _HIDDEN_SHARE = 0.5
 _HIDDEN_FLOOR_NS = 3e6
+
+
+class MachineBusy(Exception):
+    """Other work disturbed so many rounds that no number can be given."""
 
 
 @dataclass
@@ -43,13 +50,10 @@ class Contestant:
     calls: int = 1
     estimate_ns: float = 0.0
     """Time per call as calibration saw it."""
-    blocks: list[BlockTime] = field(default_factory=list)
 
     def time(self, seconds: float) -> BlockTime:
-        """Time one block and remember it."""
-        block = self.client.block(self.handle, self.calls, seconds=seconds)
-        self.blocks.append(block)
-        return block
+        """Time one block."""
+        return self.client.block(self.handle, self.calls, seconds=seconds)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ class Measurement:
     calls_per_block: int
     suspicion: str | None
     """Why the candidate's claims cannot be believed, or None."""
+    dropped_share: float
+    """Of the rounds, those that were disturbed and do not count."""
 
 
 def calibrate(
@@ -121,61 +127,93 @@ def measure(
         seconds: deadline of a single request.
         rng: order of blocks and the audited round.
         coarse: stop at the least number of rounds that the statistics accept.
+
+    Raises:
+        MachineBusy: hardly a round was undisturbed.
     """
     everyone = {_OWN: candidate, **{b.value: c for b, c in baselines.items()}}
-    first = {who: len(c.blocks) for who, c in everyone.items()}
-    end = time.monotonic() + budget.workload_seconds
-    rounds_wanted = _CHECK_EVERY if coarse else budget.max_rounds
-    audited_round = rng.randrange(min(rounds_wanted, budget.min_rounds))
+    rounds = _Rounds(list(everyone))
+    wanted = _CHECK_EVERY if coarse else budget.max_rounds
+    audited_round = rng.randrange(min(wanted, budget.min_rounds))
     suspicion: str | None = None
-    for done in range(rounds_wanted):
-        if done == audited_round:
+    started = time.monotonic()
+    while not _enough(rounds, wanted, budget, confidence, time.monotonic() - started):
+        if rounds.kept + rounds.dropped == audited_round:
             suspicion = _audit(candidate, workload, audit, seconds)
         order = list(everyone)
         rng.shuffle(order)
+        blocks = {}
         for who in order:
             time.sleep(policy.settle_milliseconds / 1000)
-            everyone[who].time(seconds)
-        if _enough(done + 1, everyone, first, budget, confidence, end):
-            break
-    blocks = {who: c.blocks[first[who] :] for who, c in everyone.items()}
-    return _measurement(blocks, candidate, suspicion)
+            blocks[who] = everyone[who].time(seconds)
+        disturbed = candidate.clock is Clock.WALL_PINNED and _waited(blocks, policy.waiting_share)
+        rounds.add(blocks, keep=not disturbed)
+    if rounds.kept < _CHECK_EVERY:
+        raise MachineBusy(
+            f"{rounds.dropped} of {rounds.kept + rounds.dropped} rounds of workload "
+            f"{workload.name} had to wait for a core; measure again when nothing else runs here"
+        )
+    return _measurement(rounds, candidate, suspicion)
+
+
+class _Rounds:
+    """The blocks of the rounds that nothing disturbed, and the candidate's of all."""
+
+    def __init__(self, contestants: Sequence[str]) -> None:
+        self.blocks: dict[str, list[BlockTime]] = {who: [] for who in contestants}
+        self.claims: list[BlockTime] = []
+        self.kept = 0
+        self.dropped = 0
+
+    def add(self, blocks: Mapping[str, BlockTime], *, keep: bool) -> None:
+        """Take one round, whole or not at all: the blocks of a round are a pair."""
+        self.claims.append(blocks[_OWN])
+        if not keep:
+            self.dropped += 1
+            return
+        self.kept += 1
+        for who, block in blocks.items():
+            self.blocks[who].append(block)
+
+    def per_call(self) -> tuple[Floats, dict[str, Floats]]:
+        """Nanoseconds per call and round: the candidate's, and each baseline's."""
+        times = {who: _per_call(blocks) for who, blocks in self.blocks.items()}
+        own = times.pop(_OWN)
+        return own, times
+
+
+def _waited(blocks: Mapping[str, BlockTime], share: float) -> bool:
+    """Whether other work kept a block's threads from their cores for long."""
+    return any(b.waited_ns > share * b.claimed_ns for b in blocks.values())
 
 
 def _enough(
-    rounds: int,
-    everyone: Mapping[str, Contestant],
-    first: Mapping[str, int],
-    budget: TimingBudget,
-    confidence: float,
-    end: float,
+    rounds: _Rounds, wanted: int, budget: TimingBudget, confidence: float, elapsed: float
 ) -> bool:
-    if rounds < min(budget.min_rounds, _CHECK_EVERY):
-        return False
-    if time.monotonic() > end:
+    if elapsed > _PATIENCE * budget.workload_seconds:
         return True
-    if rounds < budget.min_rounds or rounds % _CHECK_EVERY:
+    if rounds.kept < min(budget.min_rounds, _CHECK_EVERY):
         return False
-    per_call = {who: _per_call(c.blocks[first[who] :]) for who, c in everyone.items()}
-    own = per_call.pop(_OWN)
-    ratios = [np.log(theirs) - np.log(own) for theirs in per_call.values()]
+    if rounds.kept >= wanted or elapsed > budget.workload_seconds:
+        return True
+    if rounds.kept < budget.min_rounds or rounds.kept % _CHECK_EVERY:
+        return False
+    own, theirs = rounds.per_call()
+    ratios = [np.log(baseline) - np.log(own) for baseline in theirs.values()]
     return all(half_width(r, confidence) <= budget.half_width for r in ratios)
 
 
-def _measurement(
-    blocks: Mapping[str, Sequence[BlockTime]],
-    candidate: Contestant,
-    suspicion: str | None,
-) -> Measurement:
-    per_call = {who: _per_call(timed) for who, timed in blocks.items()}
-    own = per_call.pop(_OWN)
+def _measurement(rounds: _Rounds, candidate: Contestant, suspicion: str | None) -> Measurement:
+    own, theirs = rounds.per_call()
+    doubt = implausible_claim(rounds.claims, rounds.blocks[Baseline.EAGER])
     return Measurement(
         candidate_us=float(np.median(own)) / 1e3,
-        baselines_us={Baseline(b): float(np.median(v)) / 1e3 for b, v in per_call.items()},
-        log_ratios={Baseline(b): np.log(v) - np.log(own) for b, v in per_call.items()},
+        baselines_us={Baseline(b): float(np.median(v)) / 1e3 for b, v in theirs.items()},
+        log_ratios={Baseline(b): np.log(v) - np.log(own) for b, v in theirs.items()},
         clock=candidate.clock,
         calls_per_block=candidate.calls,
-        suspicion=suspicion or implausible_claim(blocks[_OWN], blocks[Baseline.EAGER]),
+        suspicion=suspicion or doubt,
+        dropped_share=rounds.dropped / (rounds.kept + rounds.dropped),
     )
 
 

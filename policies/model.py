@@ -81,6 +81,9 @@ class TimingPolicy(_Section):
     block_milliseconds: PositiveFloat
     settle_milliseconds: PositiveFloat
     """Pause between blocks, so that one worker's spinning threads do not slow the next."""
+    waiting_share: PositiveFloat
+    """A block counts if its threads waited for a core less than this share of its time. Alone
+    on a machine they wait 0.2 to 1 %; where something else runs, tens of per cent."""
     buffer_bytes: PositiveInt
     """Rotated inputs together aim at this size, within the bounds below."""
     min_buffers: int = Field(ge=2)

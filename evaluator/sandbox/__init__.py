@@ -69,6 +69,9 @@ class SandboxedProcess(Protocol):
     def log_tail(self, size_bytes: int = 4000) -> str:
         """The end of what was printed inside, with undecodable bytes replaced."""
 
+    def waited_ns(self) -> int | None:
+        """How long the threads inside have waited for a core so far; None if nobody can tell."""
+
     def exit_reason(self) -> str:
         """Why it ended (signal, exit status, memory limit), in words; '' while it runs."""
 

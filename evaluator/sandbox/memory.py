@@ -22,7 +22,7 @@ def tree_memory_bytes(root_pid: int, *, exact: bool = False) -> int:
         root_pid: of the first process.
         exact: count pages that several of the processes share once; else once for each.
     """
-    children = _children_by_parent()
+    children = children_by_parent()
     total, waiting = 0, [root_pid]
     while waiting:
         pid = waiting.pop()
@@ -31,7 +31,8 @@ def tree_memory_bytes(root_pid: int, *, exact: bool = False) -> int:
     return total
 
 
-def _children_by_parent() -> defaultdict[int, list[int]]:
+def children_by_parent() -> defaultdict[int, list[int]]:
+    """Return every process's children, as ``/proc`` lists them now."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -20,6 +20,7 @@ from typing import IO
 
 from evaluator.sandbox import Limits
 from evaluator.sandbox.memory import tree_memory_bytes
+from evaluator.sandbox.waiting import WaitingTime
 
 _WATCH_SECONDS = 0.25
 _WATCH_SHARE = 20
@@ -59,6 +60,7 @@ class NamespaceProcess:
         self.replies = replies
         self._process = process
         self._init = init_pidfd
+        self._waiting = WaitingTime(init_pid)
         self._limits = limits
         self._tail = _Tail(log, limits.log_bytes)
         self._ended = threading.Event()
@@ -94,6 +96,10 @@ class NamespaceProcess:
         if not self.alive():
             self._tail.wait_for_the_end()
         return self._tail.last(size_bytes).decode(errors="replace")
+
+    def waited_ns(self) -> int | None:
+        """How long the threads inside have waited for a core so far; None if nobody can tell."""
+        return self._waiting.read_ns()
 
     def exit_reason(self) -> str:
         """Why it ended (signal, exit status, memory limit), in words; '' while it runs."""

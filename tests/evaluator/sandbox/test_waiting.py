@@ -1,0 +1,36 @@
+"""The time that threads inside waited for a core, as seen from outside."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from evaluator.sandbox import Sandbox
+from evaluator.sandbox.waiting import WaitingTime
+from tests.evaluator.sandbox.inside import started
+
+pytestmark = pytest.mark.sandbox
+
+SPIN = "os.sched_setaffinity(0, {%d})\nanswer('up')\nwhile True: pass\n"
+
+
+def test_two_that_share_a_core_wait_for_each_other(sandbox: Sandbox) -> None:
+    core = min(os.sched_getaffinity(0))
+    with (
+        started(sandbox, SPIN % core) as one,
+        started(sandbox, SPIN % core, user_slot=1) as other,
+    ):
+        for process in (one, other):
+            process.replies.read(len('"up"'))
+        before = one.waited_ns()
+        time.sleep(0.5)
+        after = one.waited_ns()
+    assert before is not None
+    assert after is not None
+    assert after - before > 0.1e9
+
+
+def test_of_a_process_that_ended_nothing_is_told() -> None:
+    assert WaitingTime(2**22 + 1).read_ns() is None

@@ -1,0 +1,104 @@
+"""Rounds: which count, when sampling ends, what the clocks must agree on."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from evaluator.client import BlockTime, Client
+from evaluator.evaluation import Baseline, Clock
+from evaluator.timing import Audit, Contestant, MachineBusy, Measurement, measure
+from policies.model import EvaluatorPolicy, TimingBudget
+from tests.builders import make_problem
+
+POLICY = EvaluatorPolicy.default()
+FAST = POLICY.timing.model_copy(update={"settle_milliseconds": 1e-3})
+BUDGET = TimingBudget(
+    process_pairs=1, min_rounds=10, max_rounds=30, workload_seconds=0.5, half_width=1e-9
+)
+Block = Callable[[int], BlockTime]
+
+
+class ScriptedClient:
+    """Answers the n-th block with ``block(n)``; outputs are always right."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._numbers = itertools.count()
+
+    def block(self, _handle: int, _calls: int, *, seconds: float) -> BlockTime:
+        return self._block(next(self._numbers))
+
+    def refill(self, _handle: int, _seeds: Sequence[int], *, seconds: float) -> None:
+        return None
+
+    def last(self, _handle: int, _workload: Any, *, seconds: float) -> tuple[Any, int]:
+        return None, 0
+
+
+def took(nanoseconds: float, *, waited_ns: int = 0) -> BlockTime:
+    return BlockTime(nanoseconds, int(nanoseconds) + 1000, 1, waited_ns)
+
+
+def measured(own: Block, eager: Block, clock: Clock = Clock.WALL_PINNED) -> Measurement:
+    def contestant(block: Block) -> Contestant:
+        return Contestant(cast(Client, ScriptedClient(block)), handle=0, clock=clock)
+
+    return measure(
+        contestant(own),
+        {Baseline.EAGER: contestant(eager)},
+        make_problem().problem.workloads[0],
+        budget=BUDGET,
+        policy=FAST,
+        confidence=0.95,
+        audit=Audit(seeds=(1,), judge=lambda *_: None, in_place=False),
+        seconds=1.0,
+        rng=random.Random(0),
+    )
+
+
+def test_a_round_in_which_a_worker_waited_for_a_core_does_not_count() -> None:
+    def disturbed_now_and_then(number: int) -> BlockTime:
+        return took(9e9, waited_ns=10**9) if number % 3 == 0 else took(2e6)
+
+    found = measured(lambda _: took(1e6), disturbed_now_and_then)
+    assert np.allclose(found.log_ratios[Baseline.EAGER], np.log(2))
+    assert 0.2 < found.dropped_share < 0.5
+
+
+def test_the_candidates_waiting_drops_the_baselines_block_of_the_round_too() -> None:
+    found = measured(
+        lambda n: took(1e6, waited_ns=10**6 if n % 2 else 0),
+        lambda _: took(2e6),
+    )
+    assert len(found.log_ratios[Baseline.EAGER]) <= BUDGET.max_rounds
+    assert found.dropped_share == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_machine_on_which_every_round_is_disturbed_gives_no_number() -> None:
+    with pytest.raises(MachineBusy, match="had to wait for a core"):
+        measured(lambda _: took(1e6, waited_ns=10**6), lambda _: took(1e6))
+
+
+def test_a_little_waiting_is_the_life_of_every_process() -> None:
+    found = measured(lambda _: took(1e6, waited_ns=10**4), lambda _: took(1e6))
+    assert found.dropped_share == 0
+
+
+def test_waiting_for_a_core_does_not_matter_where_the_device_keeps_the_clock() -> None:
+    found = measured(lambda _: took(1e6, waited_ns=10**6), lambda _: took(1e6), Clock.GRAPH_REPLAY)
+    assert found.dropped_share == 0
+
+
+def test_a_claim_above_the_wall_time_is_impossible_even_in_a_dropped_round() -> None:
+    def impossible(number: int) -> BlockTime:
+        return BlockTime(1e6, 10, 1, 10**6) if number == 3 else took(1e6)
+
+    found = measured(impossible, lambda _: took(1e6))
+    assert found.suspicion is not None
+    assert "wall time" in found.suspicion
