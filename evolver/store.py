@@ -26,8 +26,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from evaluator.candidate import BackendName, Candidate
 from evaluator.evaluation import Evaluation
+from evaluator.records import complaint
 from evolver.errors import RunDamaged, RunUnwritable
 
 SCHEMA_VERSION = 1
@@ -183,7 +186,7 @@ class Store:
     def entries(self, kind: EntryKind | None = None) -> Iterator[LogEntry]:
         """Yield the entries in order, of one kind where it is given."""
         where, values = ("WHERE kind = ?", (kind.value,)) if kind else ("", ())
-        with self._translated():
+        with self._translated(), self._legible():
             for row in self._connection.execute(
                 f"SELECT * FROM log {where} ORDER BY sequence",  # noqa: S608 - constant text
                 values,
@@ -194,12 +197,13 @@ class Store:
         """Return the candidate with this id.
 
         Raises:
-            KeyError: there is none.
+            RunDamaged: there is none, or it cannot be read.
         """
         row = self._one("SELECT * FROM candidates WHERE id = ?", candidate_id)
         if row is None:
-            raise KeyError(candidate_id)
-        return _candidate(row)
+            raise RunDamaged(f"{self._path} lacks candidate {candidate_id[:12]}; {_SALVAGE}")
+        with self._legible():
+            return _candidate(row)
 
     def attempt_number(self, candidate_id: str) -> int:
         """Return the candidate's number among the evaluated, from 1; 0 for an unknown one."""
@@ -218,7 +222,7 @@ class Store:
         A confirmation is left out since the search must not feed on it.
 
         Raises:
-            KeyError: it was never evaluated.
+            RunDamaged: it was never evaluated, or the evaluation cannot be read.
         """
         row = self._one(
             "SELECT evaluation FROM log WHERE candidate_id = ? AND kind IN (?, ?) "
@@ -228,8 +232,9 @@ class Store:
             EntryKind.REMEASURED.value,
         )
         if row is None:
-            raise KeyError(candidate_id)
-        return Evaluation.model_validate_json(row[0])
+            raise RunDamaged(f"{self._path} lacks candidate {candidate_id[:12]}; {_SALVAGE}")
+        with self._legible():
+            return Evaluation.model_validate_json(row[0])
 
     def _prepare_for_writing(self) -> None:
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
@@ -269,12 +274,25 @@ class Store:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
+            code = getattr(error, "sqlite_errorcode", None)  # not every error of a damaged file
+            if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
                 raise RunUnwritable(
                     f"{self._path}: {error}; free some space there, then run again with --resume: "
                     "every finished evaluation is kept"
                 ) from error
             raise RunDamaged(f"{self._path}: {error}; {_SALVAGE}") from error
+
+    @contextmanager
+    def _legible(self) -> Iterator[None]:
+        """Turn what a row's content breaks into our error: damage, or another version."""
+        try:
+            yield
+        except (ValueError, TypeError, SyntaxError) as error:
+            what = complaint(error) if isinstance(error, ValidationError) else error
+            raise RunDamaged(
+                f"{self._path} holds a row that is damaged or of another version of ksmith: "
+                f"{what}; {_SALVAGE}"
+            ) from error
 
 
 _SALVAGE = (

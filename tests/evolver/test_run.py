@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evaluator.candidate import BackendName
 from evolver.errors import (
@@ -146,3 +149,52 @@ def test_a_finished_run_is_one_plain_database_file(tmp_path: Path) -> None:
         make_search(run, steps=3).search()
     Run.open(tmp_path / "run").close()
     assert sorted(p.name for p in (tmp_path / "run").glob("run.db*")) == ["run.db"]
+
+
+def read_whole(path: Path) -> None:
+    with Run.open(path) as run:
+        run.attempts()
+        run.summary()
+
+
+DAMAGE = {
+    "an evaluation that is no JSON": "UPDATE log SET evaluation = '{' WHERE sequence = 1",
+    "an evaluation of another version": (
+        "UPDATE log SET evaluation = json_set(evaluation, '$.schema_version', 99)"
+    ),
+    "a kind that nobody knows": "UPDATE log SET kind = 'frob' WHERE sequence = 1",
+    "a time that is none": "UPDATE log SET at = 'yesterday' WHERE sequence = 1",
+    "a source that is another": "UPDATE candidates SET source = 'x = 1'",
+    "a source that is no Python": "UPDATE candidates SET source = '('",
+    "parents that are no JSON": "UPDATE candidates SET parents = '['",
+    "no candidate": "DELETE FROM candidates",
+    "no log": "DROP TABLE log",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_row_is_told_as_damage(tmp_path: Path, damage: str) -> None:
+    with make_run(tmp_path / "run") as run:
+        make_search(run, steps=2).search()
+    connection = sqlite3.connect(tmp_path / "run" / "run.db")
+    with connection:
+        connection.execute(DAMAGE[damage])
+    connection.close()
+    with pytest.raises(RunDamaged, match=r"run\.db"):
+        read_whole(tmp_path / "run")
+
+
+@given(position=st.integers(0, 40), flipped=st.integers(1, 255))
+@settings(max_examples=25, deadline=None)
+def test_a_file_with_flipped_bytes_is_read_or_told_as_damage(
+    tmp_path_factory: pytest.TempPathFactory, position: int, flipped: int
+) -> None:
+    path = tmp_path_factory.mktemp("flipped") / "run"
+    with make_run(path) as run:
+        make_search(run, steps=2).search()
+    content = bytearray((path / "run.db").read_bytes())
+    for place in range(100 + position, len(content), 997):
+        content[place] ^= flipped
+    (path / "run.db").write_bytes(content)
+    with contextlib.suppress(RunDamaged):
+        read_whole(path)
