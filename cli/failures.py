@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import sys
 import traceback
 from enum import IntEnum
@@ -46,7 +47,12 @@ def exit_code_of(error: Exception) -> ExitCode | None:
     )
     from evolver.errors import MachineTrouble, RunDamaged, RunUnwritable, SearchError
     from integrations.errors import IntegrationError, ProblemUnwritable, Refused
-    from integrations.patch.errors import BranchExists, PatchError, RepositoryUnfit
+    from integrations.patch.errors import (
+        BranchExists,
+        BranchNameInvalid,
+        PatchError,
+        RepositoryUnfit,
+    )
 
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return ExitCode.WRONG_USE
@@ -62,6 +68,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (SearchError, ExitCode.WRONG_USE),
         (RepositoryUnfit, ExitCode.WRONG_USE),
         (BranchExists, ExitCode.WRONG_USE),
+        (BranchNameInvalid, ExitCode.WRONG_USE),
         (PatchError, ExitCode.NO),
         (Refused, ExitCode.NO),
         (ProblemUnwritable, ExitCode.MACHINE_CANNOT),
@@ -102,6 +109,8 @@ def _message_and_code(error: Exception) -> tuple[str, int]:
 
 def _system_message(error: OSError) -> str:
     """Return ``[Errno 28] ...`` as a sentence with the place and the remedy."""
+    if isinstance(error, shutil.Error):  # of a copied folder: a list of (from, to, reason)
+        return str(error.args[0][0][-1]) if error.args and error.args[0] else "a copy failed"
     place = f": {error.filename}" if error.filename is not None else ""
     remedy = _REMEDIES.get(error.errno or 0)
     return f"{error.strerror or error}{place}" + (f"; {remedy}" if remedy else "")

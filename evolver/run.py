@@ -13,6 +13,7 @@ and hold the lock until they are closed. A directory appears whole or not at all
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -111,7 +112,10 @@ class Run:
         """
         require_free(path)
         with _writing(path):
-            _make_whole(path, loaded, config)
+            try:
+                _make_whole(path, loaded, config)
+            except RunUnwritable as error:  # the database's words are those of a run that is there
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path.parent)) from error
         return cls.resume(path)
 
     @classmethod
@@ -291,8 +295,9 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        place = f": {error.filename}" if error.filename is not None else ""
         raise RunUnwritable(
-            f"{path} cannot be written: {error.strerror or error}: {error.filename}; free some "
+            f"{path} cannot be written: {error.strerror or error}{place}; free some "
             "space, mend the permissions, or name another directory with -o"
         ) from error
 

@@ -8,6 +8,7 @@ starts it shows the progress.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -87,7 +88,11 @@ def run_demo(directory: Path, *, minutes: float, audience: Audience) -> DemoResu
     """
     begin = time.monotonic()
     directory.mkdir(parents=True)
-    repository = write_engine(directory / "engine")
+    try:
+        repository = write_engine(directory / "engine")
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
     audience.tell(f"wrote a small inference engine to {repository}")
     shares = profile(repository)
     for target, share in shares.items():

@@ -19,3 +19,7 @@ class RepositoryUnfit(PatchError):
 
 class BranchExists(PatchError):
     """The branch is there already and was not to be replaced."""
+
+
+class BranchNameInvalid(PatchError):
+    """Git takes no branch of that name."""

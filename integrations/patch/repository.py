@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import git
 
-from integrations.patch.errors import BranchExists, PatchError, RepositoryUnfit
+from integrations.patch.errors import BranchExists, BranchNameInvalid, RepositoryUnfit
 
 _NEW_FILE_MODE = "100644"
 _NO_COMMIT = "0" * 40
@@ -114,13 +114,15 @@ class TargetRepository:
         """Check the name and return the commit that ``branch`` is at now, if any.
 
         Raises:
-            PatchError: the name is not one that git takes.
+            BranchNameInvalid: the name is not one that git takes.
             BranchExists: it is there and must not be replaced, or is checked out.
         """
         try:
             self._git("check-ref-format", "--branch", branch)
         except RepositoryUnfit as error:
-            raise PatchError(f"{branch!r} is not a name for a branch") from error
+            raise BranchNameInvalid(
+                f"{branch!r} is not a name for a branch; give another with --branch"
+            ) from error
         current = self.branch_commit(branch)
         if current is None:
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from cli.failures import Interrupted, tell_failure
 from cli.main import main
 from evaluator.errors import ProblemError, SandboxUnavailable
+from integrations.patch.errors import BranchExists, BranchNameInvalid
 
 COMMANDS = {
     "doctor": ["surplus"],
@@ -78,9 +80,12 @@ def test_an_unknown_backend_is_wrong_use_everywhere(
         (OSError(errno.ENOSPC, "No space left on device", "/full/x"), 3, ("/full/x", "free some")),
         (OSError(errno.EACCES, "Permission denied", "/root/x"), 3, ("/root/x", "permissions")),
         (OSError(errno.ENAMETOOLONG, "File name too long", "x"), 2, ("shorter",)),
+        (shutil.Error([("a", "b", "[Errno 28] No space: 'b'")]), 3, ("No space", "'b'")),
         (OSError("odd"), 3, ("odd",)),
         (SandboxUnavailable("no bubblewrap"), 3, ("no bubblewrap",)),
         (ProblemError("not a problem"), 2, ("not a problem",)),
+        (BranchExists("main is there"), 2, ("main",)),
+        (BranchNameInvalid("x..y"), 2, ("x..y",)),
         (Interrupted("continue with: x"), 130, ("continue with: x",)),
     ],
 )

@@ -47,8 +47,9 @@ def test_a_run_that_cannot_be_made_leaves_nothing_behind(
         raise RunUnwritable("no room")
 
     monkeypatch.setattr("evolver.run.Store.create", fail)
-    with pytest.raises(RunUnwritable):
+    with pytest.raises(RunUnwritable, match="free some space") as raised:
         make_run(tmp_path / "run")
+    assert "--resume" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -54,6 +55,22 @@ def test_the_profile_measures_a_share_for_every_function_that_has_workloads(engi
     assert all(0 < share < 1 for share in shares.values())
     for target in shares:
         assert (engine / "workloads" / f"{target.rpartition('::')[2]}.yml").is_file()
+
+
+def test_a_full_disk_leaves_no_half_of_an_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(directory: Path) -> Path:
+        directory.mkdir()
+        (directory / "half.py").touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("bot.demo.path.write_engine", half)
+    with pytest.raises(OSError, match="No space"):
+        run_demo(
+            tmp_path / "demo", minutes=1, audience=Audience(print, lambda: nullcontext(ignore))
+        )
+    assert not list(tmp_path.iterdir())
 
 
 class OneSeed:
