@@ -30,7 +30,7 @@ _MAX_CALLS = 20_000
 _IN_PLACE_CALLS_PER_BUFFER = 16
 """Arguments that are overwritten drift within a block; this bounds how far."""
 _CHECK_EVERY = 5
-_PATIENCE = 4
+_PATIENCE = 3
 """A busy machine gets this many times the seconds to come by undisturbed rounds."""
 _HIDDEN_SHARE = 0.5
 _HIDDEN_FLOOR_NS = 3e6
@@ -129,7 +129,7 @@ def measure(
         coarse: stop at the least number of rounds that the statistics accept.
 
     Raises:
-        MachineBusy: hardly a round was undisturbed.
+        MachineBusy: most rounds were disturbed by other work.
     """
     everyone = {_OWN: candidate, **{b.value: c for b, c in baselines.items()}}
     rounds = _Rounds(list(everyone))
@@ -148,7 +148,7 @@ def measure(
             blocks[who] = everyone[who].time(seconds)
         disturbed = candidate.clock is Clock.WALL_PINNED and _waited(blocks, policy.waiting_share)
         rounds.add(blocks, keep=not disturbed)
-    if rounds.kept < _CHECK_EVERY:
+    if rounds.kept < _CHECK_EVERY or rounds.dropped_share > policy.max_dropped_share:
         raise MachineBusy(
             f"{rounds.dropped} of {rounds.kept + rounds.dropped} rounds of workload "
             f"{workload.name} had to wait for a core; measure again when nothing else runs here"
@@ -174,6 +174,11 @@ class _Rounds:
         self.kept += 1
         for who, block in blocks.items():
             self.blocks[who].append(block)
+
+    @property
+    def dropped_share(self) -> float:
+        """Of the rounds so far, those that were disturbed."""
+        return self.dropped / max(1, self.kept + self.dropped)
 
     def per_call(self) -> tuple[Floats, dict[str, Floats]]:
         """Nanoseconds per call and round: the candidate's, and each baseline's."""
@@ -213,7 +218,7 @@ def _measurement(rounds: _Rounds, candidate: Contestant, suspicion: str | None) 
         clock=candidate.clock,
         calls_per_block=candidate.calls,
         suspicion=suspicion or doubt,
-        dropped_share=rounds.dropped / (rounds.kept + rounds.dropped),
+        dropped_share=rounds.dropped_share,
     )
 
 

@@ -84,6 +84,9 @@ class TimingPolicy(_Section):
     waiting_share: PositiveFloat
     """A block counts if its threads waited for a core less than this share of its time. Alone
     on a machine they wait 0.2 to 1 %; where something else runs, tens of per cent."""
+    max_dropped_share: float = Field(gt=0.0, le=1.0)
+    """With more rounds than this disturbed the machine is unfit: what is left is biased too
+    (a function against itself came out 8 % faster where 60 to 90 % were dropped)."""
     buffer_bytes: PositiveInt
     """Rotated inputs together aim at this size, within the bounds below."""
     min_buffers: int = Field(ge=2)

@@ -40,14 +40,14 @@ def rms_norm(x, residual, weight, eps):
 
 
 def quick_policy(*, enforced: bool = True) -> EvaluatorPolicy:
-    """The default with short limits, so that a hang costs seconds."""
+    """The default with short limits, so that a hang costs seconds; judges on a busy machine too."""
     policy = EvaluatorPolicy.default()
     limits = policy.limits.model_copy(
         update={"import_seconds": 3.0, "call_seconds": 3.0, "compile_seconds": 10.0}
     )
     source = policy.source.model_copy(update={"enforced": enforced})
     screen = policy.timing.screen.model_copy(update={"workload_seconds": 0.7, "max_rounds": 40})
-    timing = policy.timing.model_copy(update={"screen": screen})
+    timing = policy.timing.model_copy(update={"screen": screen, "waiting_share": 1e9})
     return policy.model_copy(update={"limits": limits, "source": source, "timing": timing})
 
 

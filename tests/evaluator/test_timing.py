@@ -73,11 +73,16 @@ def test_a_round_in_which_a_worker_waited_for_a_core_does_not_count() -> None:
 
 def test_the_candidates_waiting_drops_the_baselines_block_of_the_round_too() -> None:
     found = measured(
-        lambda n: took(1e6, waited_ns=10**6 if n % 2 else 0),
+        lambda n: took(1e6, waited_ns=0 if n % 3 else 10**6),
         lambda _: took(2e6),
     )
     assert len(found.log_ratios[Baseline.EAGER]) <= BUDGET.max_rounds
-    assert found.dropped_share == pytest.approx(0.5, abs=0.1)
+    assert found.dropped_share == pytest.approx(1 / 3, abs=0.1)
+
+
+def test_where_most_rounds_are_disturbed_the_rest_are_not_believed() -> None:
+    with pytest.raises(MachineBusy):
+        measured(lambda n: took(1e6, waited_ns=10**6 if n % 3 else 0), lambda _: took(2e6))
 
 
 def test_a_machine_on_which_every_round_is_disturbed_gives_no_number() -> None:
