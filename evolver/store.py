@@ -274,8 +274,7 @@ class Store:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            code = getattr(error, "sqlite_errorcode", None)  # not every error of a damaged file
-            if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
+            if _cannot_write(error):
                 raise RunUnwritable(
                     f"{self._path}: {error}; free some space there, then run again with --resume: "
                     "every finished evaluation is kept"
@@ -293,6 +292,14 @@ class Store:
                 f"{self._path} holds a row that is damaged or of another version of ksmith: "
                 f"{what}; {_SALVAGE}"
             ) from error
+
+
+def _cannot_write(error: sqlite3.DatabaseError) -> bool:
+    """Whether the disk is full or fails; on a full one, WAL's shared memory fails first."""
+    code = getattr(error, "sqlite_errorcode", 0)  # not every error of a damaged file has one
+    if code in (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ):
+        return False
+    return code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 _SALVAGE = (

@@ -199,3 +199,24 @@ def test_a_file_with_flipped_bytes_is_read_or_told_as_damage(
     (path / "run.db").write_bytes(content)
     with contextlib.suppress(RunDamaged):
         read_whole(path)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (sqlite3.SQLITE_FULL, RunUnwritable),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, RunUnwritable),
+        (sqlite3.SQLITE_IOERR_FSYNC, RunUnwritable),
+        (sqlite3.SQLITE_IOERR_SHORT_READ, RunDamaged),
+        (sqlite3.SQLITE_CORRUPT, RunDamaged),
+        (None, RunDamaged),
+    ],
+)
+def test_a_disk_that_is_full_is_not_told_as_damage(
+    tmp_path: Path, code: int | None, expected: type[Exception]
+) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    if code is not None:
+        error.sqlite_errorcode = code
+    with make_run(tmp_path / "run") as run, pytest.raises(expected), run.store._translated():
+        raise error
