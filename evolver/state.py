@@ -98,7 +98,7 @@ class SearchState:
         return None
 
     def _apply_attempt(self, entry: LogEntry, candidate: Candidate) -> None:
-        self.evaluated += 1
+        self.evaluated += _has_verdict(entry)  # the machine's faults cost no steps
         self.fruitless = 0
         if entry.evaluation is None:
             return

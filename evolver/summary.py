@@ -99,9 +99,10 @@ def summarise(
     winner = tally.winner if outcome is Outcome.FASTER else None
     speedups = winner.evaluation.speedups if winner and winner.evaluation else ()
     evaluated = sum(tally.counts.values())
+    correct = sum(p.correct for p in tally.proposers.values())
     return Summary(
         outcome=outcome,
-        message=_message(outcome, speedups, evaluated, tally.shortfalls),
+        message=_message(outcome, speedups, evaluated, correct, tally.shortfalls),
         problem_id=problem.id,
         target=problem.origin.target,
         backend=config.backend,
@@ -188,6 +189,8 @@ class _Tally:
             return Outcome.FASTER
         if self.counts[Status.NOT_MEASURED] and not self.counts[Status.OK]:
             return Outcome.UNMEASURED
+        if self.counts and not set(self.counts) - {Status.MACHINE_UNFIT, Status.HARNESS_ERROR}:
+            return Outcome.UNMEASURED
         return Outcome.NOTHING_FASTER
 
 
@@ -213,10 +216,19 @@ class _ProposerTally:
 
 
 def _message(
-    outcome: Outcome, speedups: Sequence[Speedup], evaluated: int, shortfalls: Sequence[str]
+    outcome: Outcome,
+    speedups: Sequence[Speedup],
+    evaluated: int,
+    correct: int,
+    shortfalls: Sequence[str],
 ) -> str:
     if outcome is Outcome.FASTER:
         return f"faster: {', '.join(describe(s) for s in speedups)}, confirmed in fresh processes"
+    if outcome is Outcome.UNMEASURED and not correct:
+        return (
+            f"unmeasured: all {evaluated} evaluations failed through the machine's fault; quiet or "
+            "mend it (`ksmith doctor`), then continue with --resume"
+        )
     if outcome is Outcome.UNMEASURED:
         return (
             f"unmeasured: of {evaluated} candidates some are correct, but there is no device here "

@@ -147,11 +147,22 @@ def test_a_failing_machine_stops_the_run_and_blames_no_candidate(tmp_path: Path)
     with make_run(tmp_path / "run") as run, pytest.raises(MachineTrouble, match="--resume"):
         make_search(run, Unfit(), seeds=(1.1, 1.2, 1.3, 1.4, 1.5)).search()
     with Run.resume(tmp_path / "run") as run:
-        summary = make_search(
-            run, seeds=(1.1, 1.2, 1.3, 1.4, 1.5), proposers=[], steps=None
-        ).search()
+        summary = make_search(run, seeds=(1.1, 1.2, 1.3, 1.4, 1.5), proposers=[], steps=5).search()
     assert summary.speedups[0].value == 1.5
     assert summary.counts[Status.OK] == 5
+
+
+def test_where_the_machine_failed_every_time_nothing_is_said_of_the_candidates(
+    tmp_path: Path,
+) -> None:
+    class Unfit(ToyEvaluator):
+        def screen(self, candidate: Candidate, **_: Any) -> Evaluation:
+            return make_evaluation(candidate, status=Status.MACHINE_UNFIT)
+
+    with make_run(tmp_path / "run") as run:
+        summary = make_search(run, Unfit(), seeds=(1.1, 1.2), proposers=[], steps=5).search()
+    assert summary.outcome is Outcome.UNMEASURED
+    assert "the machine's fault" in summary.message
 
 
 def test_an_evaluator_that_breaks_ends_the_session_with_its_own_error(tmp_path: Path) -> None:
