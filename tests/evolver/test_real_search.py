@@ -15,6 +15,7 @@ from evolver.proposers.mutate import MutateProposer
 from evolver.run import Run
 from evolver.search import Search
 from evolver.summary import Outcome
+from policies.model import EvaluatorPolicy
 from tests import samples
 from tests.builders import make_candidate
 from tests.evolver.toys import make_run
@@ -43,12 +44,24 @@ def make_real_search(run: Run, evaluator: LocalEvaluator, *, steps: int) -> Sear
     )
 
 
+def undisturbed_policy() -> EvaluatorPolicy:
+    """The default, but judging on a busy machine too: what is tested is the search."""
+    policy = EvaluatorPolicy.default()
+    timing = policy.timing.model_copy(update={"waiting_share": 1e9})
+    return policy.model_copy(update={"timing": timing})
+
+
 @pytest.mark.sandbox
 @pytest.mark.timeout(300)
 def test_a_real_search_confirms_what_it_publishes_and_resumes(tmp_path: Path) -> None:
     with (
         make_run(tmp_path / "run") as run,
-        LocalEvaluator(run.loaded, BackendName.CPP, compiled=CompiledBaseline.NEVER) as evaluator,
+        LocalEvaluator(
+            run.loaded,
+            BackendName.CPP,
+            policy=undisturbed_policy(),
+            compiled=CompiledBaseline.NEVER,
+        ) as evaluator,
     ):
         make_real_search(run, evaluator, steps=3).search()
         first = run.attempts()
