@@ -36,6 +36,9 @@ class LyingSession:
     def request(self, *_: object, **__: object) -> Reply:
         return Reply(self.message, (), wall_ns=1000)
 
+    def waited_ns(self) -> int | None:
+        return None
+
     def close(self) -> None:
         self.closed = True
 
