@@ -195,7 +195,7 @@ def _waited(blocks: Mapping[str, BlockTime], share: float) -> bool:
 def _enough(
     rounds: _Rounds, wanted: int, budget: TimingBudget, confidence: float, elapsed: float
 ) -> bool:
-    if elapsed > _PATIENCE * budget.workload_seconds:
+    if rounds.dropped and elapsed > _PATIENCE * budget.workload_seconds:
         return True
     if rounds.kept < min(budget.min_rounds, _CHECK_EVERY):
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -88,6 +89,15 @@ def test_where_most_rounds_are_disturbed_the_rest_are_not_believed() -> None:
 def test_a_machine_on_which_every_round_is_disturbed_gives_no_number() -> None:
     with pytest.raises(MachineBusy, match="had to wait for a core"):
         measured(lambda _: took(1e6, waited_ns=10**6), lambda _: took(1e6))
+
+
+def test_rounds_that_are_slow_but_undisturbed_are_waited_for() -> None:
+    def slow(_number: int) -> BlockTime:
+        time.sleep(BUDGET.workload_seconds)
+        return took(1e6)
+
+    found = measured(slow, lambda _: took(2e6))
+    assert len(found.log_ratios[Baseline.EAGER]) >= 5
 
 
 def test_a_little_waiting_is_the_life_of_every_process() -> None:
