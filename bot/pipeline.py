@@ -1,4 +1,4 @@
-"""The pipeline: the stages of design.md section 1, joined.
+"""The pipeline up to a winner: extraction and search (``landing.py`` has the stages after it).
 
 Each stage reads what the stage before wrote and writes a directory of its own, so that any
 stage can be run, inspected, repeated or resumed alone. Nothing here prints or exits; who
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evaluator.candidate import BackendName
 from evaluator.machine import gpus, package_version
@@ -25,10 +24,6 @@ from evolver.progress import Observer, ignore
 from evolver.proposers.base import Proposer
 from evolver.run import Run, RunConfig, problem_sha256, require_free
 from evolver.summary import Summary
-
-if TYPE_CHECKING:
-    from integrations.patch import IntegrationResult
-    from integrations.verify import Verification
 
 
 @dataclass(frozen=True)
@@ -100,78 +95,6 @@ def search_stage(
         Run.create(run_path, loaded, config) as run,
     ):
         return _search(run, evaluator, observer, began)
-
-
-def integrate_stage(
-    run_path: Path, repository: Path, *, branch: str | None = None, replace: bool = False
-) -> IntegrationResult:
-    """Commit the run's confirmed winner to a new branch of ``repository``.
-
-    Writes ``integration.json`` and ``integration.diff`` into the run's directory.
-
-    Raises:
-        SearchError: there is no such run.
-        IntegrationError: there is no winner, or the repository cannot take it.
-    """
-    from integrations.patch import PatchError, integrate
-
-    with Run.open(run_path) as run:
-        best = run.best()
-        if best is None:
-            raise PatchError(
-                f"{run_path} has no confirmed winner, so there is nothing to integrate: "
-                f"{run.summary().message}; search on with `ksmith optimize ... --resume`"
-            )
-        result = integrate(
-            run.loaded,
-            best.candidate,
-            best.evaluation,
-            repository,
-            branch=branch,
-            replace=replace,
-        )
-    result.save(run_path)
-    return result
-
-
-def verify_stage(
-    run_path: Path,
-    repository: Path,
-    *,
-    latency_command: Sequence[str] = (),
-    rounds: int = 8,
-    whole_suite: bool = False,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Verification:
-    """Run the repository's tests and latency command on the run's branch and on its base.
-
-    Writes ``verification.json`` into the run's directory. The commands get as many threads
-    as the winner was measured with.
-
-    Raises:
-        SearchError: there is no such run.
-        IntegrationError: the run was not integrated, or its commits are not in ``repository``.
-        EvaluatorError: there is no sandbox, or it died.
-    """
-    from integrations.patch import IntegrationResult
-    from integrations.verify import verify
-
-    with Run.open(run_path) as run:
-        best = run.best()
-        threads = best.evaluation.environment.threads if best else 1
-        gpu = run.config.backend is BackendName.TRITON
-    verification = verify(
-        IntegrationResult.load(run_path),
-        repository,
-        latency_command=latency_command,
-        rounds=rounds,
-        threads=max(threads, 1),
-        whole_suite=whole_suite,
-        gpu=gpu,
-        progress=progress,
-    )
-    verification.save(run_path)
-    return verification
 
 
 def make_evaluator(
