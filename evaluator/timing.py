@@ -1,8 +1,8 @@
 """Interleaved timing of a candidate and its baselines, and the bounds on what is claimed.
 
 A round times one block of each contestant in random order, so that drift falls on all
-alike. Blocks are calibrated per contestant to one length. A round in which a worker had to
-wait for a core is dropped whole. Sampling stops when the interval is narrow enough or a cap
+alike. Blocks are calibrated per contestant to one length. A round in which other work
+took the cores is dropped whole. Sampling stops when the interval is narrow enough or a cap
 is hit. The supervisor's own clock bounds every claim,
 and at a random round the buffers get fresh content and the outputs of the block that
 follows come back to be compared: work that was skipped or remembered shows there.
@@ -146,8 +146,9 @@ def measure(
         for who in order:
             time.sleep(policy.settle_milliseconds / 1000)
             blocks[who] = everyone[who].time(seconds)
-        disturbed = candidate.clock is Clock.WALL_PINNED and _waited(blocks, policy.waiting_share)
-        rounds.add(blocks, keep=not disturbed)
+        on_the_cores = candidate.clock is Clock.WALL_PINNED
+        keep = not (on_the_cores and _disturbed(blocks, policy.waiting_share))
+        rounds.add(blocks, keep=keep)
     if rounds.kept < _CHECK_EVERY or rounds.dropped_share > policy.max_dropped_share:
         raise MachineBusy(
             f"{rounds.dropped} of {rounds.kept + rounds.dropped} rounds of workload "
@@ -187,9 +188,14 @@ class _Rounds:
         return own, times
 
 
-def _waited(blocks: Mapping[str, BlockTime], share: float) -> bool:
-    """Whether other work kept a block's threads from their cores for long."""
-    return any(b.waited_ns > share * b.claimed_ns for b in blocks.values())
+def _disturbed(blocks: Mapping[str, BlockTime], share: float) -> bool:
+    """Whether other work took the cores, as the eager baseline's threads felt it.
+
+    Only they tell: a candidate whose own threads stand in each other's way (its OpenMP's and
+    torch's, say) is slow by its own doing, and must not choose which of its blocks count.
+    """
+    eager = blocks[Baseline.EAGER]
+    return eager.waited_ns > share * eager.claimed_ns
 
 
 def _enough(

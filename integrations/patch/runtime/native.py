@@ -3,7 +3,7 @@
 The text below this docstring is copied into every kernel file of the ``cpp`` backend, so
 it imports the standard library and torch alone and knows nothing of ksmith. It follows
 the rules by which the kernel was measured: the same compiler flags, the same meaning of
-the C types (``evaluator/backends/cpp.py``).
+the C types (``evaluator/worker/native.py``; a test compares the two).
 """
 
 import ctypes
