@@ -179,6 +179,14 @@ class Session:
             raise RequestFailed(self.options.role, _failure(frame.message["failure"]))
         return Reply(frame.message, frame.blobs, wall_ns)
 
+    def pause(self) -> None:
+        """Stop the worker where it stands, until ``resume``."""
+        self._process.pause()
+
+    def resume(self) -> None:
+        """Let the worker run on."""
+        self._process.resume()
+
     def waited_ns(self) -> int | None:
         """How long the worker's threads have waited for a core; None if nobody can tell."""
         return self._process.waited_ns()

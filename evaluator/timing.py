@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -137,24 +139,69 @@ def measure(
     audited_round = rng.randrange(min(wanted, budget.min_rounds))
     suspicion: str | None = None
     started = time.monotonic()
-    while not _enough(rounds, wanted, budget, confidence, time.monotonic() - started):
-        if rounds.kept + rounds.dropped == audited_round:
-            suspicion = _audit(candidate, workload, audit, seconds)
-        order = list(everyone)
-        rng.shuffle(order)
-        blocks = {}
-        for who in order:
-            time.sleep(policy.settle_milliseconds / 1000)
-            blocks[who] = everyone[who].time(seconds)
-        on_the_cores = candidate.clock is Clock.WALL_PINNED
-        keep = not (on_the_cores and _disturbed(blocks, policy.waiting_share))
-        rounds.add(blocks, keep=keep)
+    on_the_cores = candidate.clock is Clock.WALL_PINNED
+    with _Stage([c.client for c in everyone.values()] if on_the_cores else []) as stage:
+        while not _enough(rounds, wanted, budget, confidence, time.monotonic() - started):
+            if rounds.kept + rounds.dropped == audited_round:
+                with stage.everyone():
+                    suspicion = _audit(candidate, workload, audit, seconds)
+            order = list(everyone)
+            rng.shuffle(order)
+            blocks = {}
+            for who in order:
+                time.sleep(policy.settle_milliseconds / 1000)
+                with stage.only(everyone[who].client):
+                    blocks[who] = everyone[who].time(seconds)
+            disturbed = on_the_cores and _disturbed(blocks, policy.waiting_share)
+            rounds.add(blocks, keep=not disturbed)
     if rounds.kept < _CHECK_EVERY or rounds.dropped_share > policy.max_dropped_share:
         raise MachineBusy(
             f"{rounds.dropped} of {rounds.kept + rounds.dropped} rounds of workload "
             f"{workload.name} had to wait for a core; measure again when nothing else runs here"
         )
     return _measurement(rounds, candidate, suspicion)
+
+
+class _Stage:
+    """Lets one worker run at a time.
+
+    After a block, threads of OpenMP's pool spin for up to tens of milliseconds before they
+    sleep, and a process that a candidate left behind may never sleep; both would slow the
+    next worker's block.
+    """
+
+    def __init__(self, clients: Sequence[Client]) -> None:
+        self._clients = clients
+
+    def __enter__(self) -> Self:
+        for client in self._clients:
+            client.session.pause()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self._clients:
+            client.session.resume()
+
+    @contextmanager
+    def everyone(self) -> Iterator[None]:
+        """Let all run meanwhile."""
+        self.__exit__()
+        try:
+            yield
+        finally:
+            self.__enter__()
+
+    @contextmanager
+    def only(self, client: Client) -> Iterator[None]:
+        """Let ``client`` run meanwhile, and nobody else."""
+        if client not in self._clients:
+            yield
+            return
+        client.session.resume()
+        try:
+            yield
+        finally:
+            client.session.pause()
 
 
 class _Rounds:

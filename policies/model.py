@@ -83,7 +83,8 @@ class TimingPolicy(_Section):
     """Pause between blocks, so that one worker's spinning threads do not slow the next."""
     waiting_share: PositiveFloat
     """A round counts if eager's threads waited for a core less than this share of its block.
-    Alone on a machine they wait 0.2 to 1 %; where something else runs, tens of per cent."""
+    Alone on a machine they wait 0 to 13 %, most of it right after they are let run; where
+    something else runs, tens of per cent."""
     max_dropped_share: float = Field(gt=0.0, le=1.0)
     """With more rounds than this disturbed the machine is unfit: what is left is biased too
     (a function against itself came out 8 % faster where 60 to 90 % were dropped)."""

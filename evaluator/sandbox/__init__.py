@@ -69,6 +69,12 @@ class SandboxedProcess(Protocol):
     def log_tail(self, size_bytes: int = 4000) -> str:
         """The end of what was printed inside, with undecodable bytes replaced."""
 
+    def pause(self) -> None:
+        """Stop everything inside where it stands, until ``resume``."""
+
+    def resume(self) -> None:
+        """Let everything inside run on; harmless where nothing was paused."""
+
     def waited_ns(self) -> int | None:
         """How long the threads inside have waited for a core so far; None if nobody can tell."""
 

@@ -22,17 +22,19 @@ def tree_memory_bytes(root_pid: int, *, exact: bool = False) -> int:
         root_pid: of the first process.
         exact: count pages that several of the processes share once; else once for each.
     """
-    children = children_by_parent()
-    total, waiting = 0, [root_pid]
-    while waiting:
-        pid = waiting.pop()
-        total += _memory_bytes(pid, exact=exact)
-        waiting += children[pid]
-    return total
+    return sum(_memory_bytes(pid, exact=exact) for pid in tree(root_pid))
 
 
-def children_by_parent() -> defaultdict[int, list[int]]:
-    """Return every process's children, as ``/proc`` lists them now."""
+def tree(root_pid: int) -> list[int]:
+    """Return ``root_pid`` and every descendant, as ``/proc`` lists them now, parents first."""
+    children = _children_by_parent()
+    found = [root_pid]
+    for pid in found:  # grows while it is walked
+        found += children[pid]
+    return found
+
+
+def _children_by_parent() -> defaultdict[int, list[int]]:
     children: defaultdict[int, list[int]] = defaultdict(list)
     for name in os.listdir("/proc"):
         if name.isdigit():

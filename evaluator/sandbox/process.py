@@ -16,10 +16,11 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from typing import IO
 
 from evaluator.sandbox import Limits
-from evaluator.sandbox.memory import tree_memory_bytes
+from evaluator.sandbox.memory import tree, tree_memory_bytes
 from evaluator.sandbox.waiting import WaitingTime
 
 _WATCH_SECONDS = 0.25
@@ -60,6 +61,8 @@ class NamespaceProcess:
         self.replies = replies
         self._process = process
         self._init = init_pidfd
+        self._init_pid = init_pid
+        self._paused: list[int] = []
         self._waiting = WaitingTime(init_pid)
         self._limits = limits
         self._tail = _Tail(log, limits.log_bytes)
@@ -96,6 +99,20 @@ class NamespaceProcess:
         if not self.alive():
             self._tail.wait_for_the_end()
         return self._tail.last(size_bytes).decode(errors="replace")
+
+    def pause(self) -> None:
+        """Stop everything inside where it stands, until ``resume``."""
+        with self._lock:
+            if not self._closed and self.alive():
+                self._paused = tree(self._init_pid)
+                _signal_each(self._paused, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let everything inside run on; harmless where nothing was paused."""
+        with self._lock:
+            if not self._closed and self.alive():
+                _signal_each(self._paused, signal.SIGCONT)
+            self._paused = []
 
     def waited_ns(self) -> int | None:
         """How long the threads inside have waited for a core so far; None if nobody can tell."""
@@ -135,6 +152,12 @@ class NamespaceProcess:
                     f"{self._limits.memory_bytes >> 20} MiB are allowed"
                 )
             pause = max(_WATCH_SECONDS, _WATCH_SHARE * (time.monotonic() - start))
+
+
+def _signal_each(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def describe_status(status: int) -> str:

@@ -11,7 +11,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from evaluator.sandbox.memory import children_by_parent
+from evaluator.sandbox.memory import tree
 
 
 class WaitingTime:
@@ -24,20 +24,10 @@ class WaitingTime:
     def read_ns(self) -> int | None:
         """Return the nanoseconds waited so far, over all threads; None where it cannot be told."""
         if not self._pids:
-            self._pids = _tree(self._root_pid)
+            self._pids = tree(self._root_pid)
         waited = [_waited_ns(pid) for pid in self._pids]
         known = [ns for ns in waited if ns is not None]
         return sum(known) if known else None
-
-
-def _tree(root_pid: int) -> list[int]:
-    children = children_by_parent()
-    found, waiting = [], [root_pid]
-    while waiting:
-        pid = waiting.pop()
-        found.append(pid)
-        waiting += children[pid]
-    return found
 
 
 def _waited_ns(pid: int) -> int | None:

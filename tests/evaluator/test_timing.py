@@ -25,14 +25,29 @@ BUDGET = TimingBudget(
 Block = Callable[[int], BlockTime]
 
 
+class ScriptedSession:
+    """A worker that can be stopped and may be asked for a block only while it runs."""
+
+    def __init__(self) -> None:
+        self.running = True
+
+    def pause(self) -> None:
+        self.running = False
+
+    def resume(self) -> None:
+        self.running = True
+
+
 class ScriptedClient:
     """Answers the n-th block with ``block(n)``; outputs are always right."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
         self._numbers = itertools.count()
+        self.session = ScriptedSession()
 
     def block(self, _handle: int, _calls: int, *, seconds: float) -> BlockTime:
+        assert self.session.running
         return self._block(next(self._numbers))
 
     def refill(self, _handle: int, _seeds: Sequence[int], *, seconds: float) -> None:
@@ -47,8 +62,12 @@ def took(nanoseconds: float, *, waited_ns: int = 0) -> BlockTime:
 
 
 def measured(own: Block, eager: Block, clock: Clock = Clock.WALL_PINNED) -> Measurement:
-    def contestant(block: Block) -> Contestant:
-        return Contestant(cast(Client, ScriptedClient(block)), handle=0, clock=clock)
+    return measured_clients(ScriptedClient(own), ScriptedClient(eager), clock)
+
+
+def measured_clients(own: ScriptedClient, eager: ScriptedClient, clock: Clock) -> Measurement:
+    def contestant(client: ScriptedClient) -> Contestant:
+        return Contestant(cast(Client, client), handle=0, clock=clock)
 
     return measure(
         contestant(own),
@@ -70,6 +89,33 @@ def test_a_round_in_which_a_worker_waited_for_a_core_does_not_count() -> None:
     found = measured(lambda _: took(1e6), disturbed_now_and_then)
     assert np.allclose(found.log_ratios[Baseline.EAGER], np.log(2))
     assert 0.2 < found.dropped_share < 0.5
+
+
+def test_a_worker_stands_still_while_another_is_timed() -> None:
+    own = ScriptedClient(lambda _: took(1e6))
+    candidate_ran = []
+
+    def eager_block(_number: int) -> BlockTime:
+        candidate_ran.append(own.session.running)
+        return took(2e6)
+
+    eager = ScriptedClient(eager_block)
+    measured_clients(own, eager, Clock.WALL_PINNED)
+    assert len(candidate_ran) >= 5
+    assert not any(candidate_ran)
+    assert own.session.running
+    assert eager.session.running
+
+
+def test_workers_run_on_after_a_block_that_failed() -> None:
+    own = ScriptedClient(lambda _: took(1e6))
+
+    def dies(_number: int) -> BlockTime:
+        raise RuntimeError("gone")
+
+    with pytest.raises(RuntimeError, match="gone"):
+        measured_clients(own, ScriptedClient(dies), Clock.WALL_PINNED)
+    assert own.session.running
 
 
 def test_a_candidate_whose_own_threads_fight_is_slow_and_not_excused() -> None:

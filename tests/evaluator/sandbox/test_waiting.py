@@ -34,3 +34,33 @@ def test_two_that_share_a_core_wait_for_each_other(sandbox: Sandbox) -> None:
 
 def test_of_a_process_that_ended_nothing_is_told() -> None:
     assert WaitingTime(2**22 + 1).read_ns() is None
+
+
+def test_a_paused_sandbox_stands_still_with_all_its_children_and_runs_on(sandbox: Sandbox) -> None:
+    counting = (
+        "import time\n"
+        "if os.fork() == 0:\n"
+        "    while True:\n"
+        "        os.write(4, b'.')\n"
+        "        time.sleep(0.01)\n"
+        "time.sleep(60)\n"
+    )
+    with started(sandbox, counting) as process:
+        process.replies.read(1)
+        process.pause()
+        time.sleep(0.05)
+        os.set_blocking(process.replies.fileno(), False)
+        process.replies.read()
+        time.sleep(0.2)
+        assert not process.replies.read()
+        process.resume()
+        time.sleep(0.2)
+        assert process.replies.read()
+
+
+def test_a_paused_sandbox_can_be_killed(sandbox: Sandbox) -> None:
+    with started(sandbox, "answer(1)\nwhile True: pass\n") as process:
+        process.replies.read(1)
+        process.pause()
+        process.kill()
+        assert not process.alive()
