@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,6 +107,26 @@ def test_a_worker_that_imports_a_third_party_package_is_seen(
         "evaluator must not import pydantic",
         "evaluator must not import evaluator",
     ]
+
+
+def test_every_data_file_of_a_package_is_installed_with_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    shipped = project["tool"]["setuptools"]["package-data"]
+    command = ["git", "ls-files", "--", *sorted(ROOMS)]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [Path(line) for line in listed.stdout.splitlines() if not line.endswith(".py")]
+    data = [f for f in files if Path("benchmarks/results") not in f.parents]
+    assert data
+    missing = [
+        str(f)
+        for f in data
+        if not any(
+            f.match(pattern if package == "*" else f"{package.replace('.', '/')}/{pattern}")
+            for package, patterns in shipped.items()
+            for pattern in patterns
+        )
+    ]
+    assert missing == []
 
 
 def test_help_does_not_import_torch() -> None:
