@@ -90,6 +90,8 @@ class WorkerOptions:
             "HOME": "/tmp",  # noqa: S108 (the sandbox's own)
             "PATH": "/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin",
             "OMP_NUM_THREADS": str(self.threads),
+            # One thread a core: two of a pool on one core wait for each other at every barrier.
+            "OMP_PROC_BIND": "true",
             # libgomp's wait policy stays its default, as in the processes that ksmith speaks
             # for: a shorter spin doubled the time of code with many parallel regions, which
             # is what torch.compile writes. The pause between blocks outlasts the spin.

@@ -204,12 +204,12 @@ class LocalEvaluator:
         pairs: list[PairResult] = []
         budget = self.policy.timing.confirm
         flags: list[Flag] = []
-        for number in range(budget.process_pairs):
-            self._tell(f"confirming in process pair {number + 1} of {budget.process_pairs}")
+        while len(pairs) < (total := self._pairs_wanted(pairs)):
+            self._tell(f"confirming in process pair {len(pairs) + 1} of {total}")
             client = self._workers.reference()
             with client.session:
                 reference = Reference(self.loaded, client, self.policy)
-                wanted = number == 0 and self._compiled is not CompiledBaseline.NEVER
+                wanted = not pairs and self._compiled is not CompiledBaseline.NEVER
                 baselines = self._make_baselines(reference, compiled=wanted)
                 try:
                     pairs.append(self._confirm_pair(draft, reference, baselines, budget))
@@ -219,6 +219,14 @@ class LocalEvaluator:
         draft.flags += [*self._intake_flags, *dict.fromkeys(flags)]
         self._summarise(draft, pairs, None)
         return Status.OK
+
+    def _pairs_wanted(self, pairs: Sequence[PairResult]) -> int:
+        """How many process pairs a confirmation takes, after what was seen so far."""
+        timing = self.policy.timing
+        calls_us = [m.candidate_us for pair in pairs for m in pair.measurements]
+        if any(us < timing.short_call_us for us in calls_us):
+            return max(timing.confirm.process_pairs, timing.short_call_pairs)
+        return timing.confirm.process_pairs
 
     def _confirm_pair(
         self, draft: Draft, reference: Reference, baselines: Baselines, budget: TimingBudget

@@ -86,8 +86,11 @@ class TimingPolicy(_Section):
     Alone on a machine they wait 0 to 13 %, most of it right after they are let run; where
     something else runs, tens of per cent."""
     max_dropped_share: float = Field(gt=0.0, le=1.0)
-    """With more rounds than this disturbed the machine is unfit: what is left is biased too
-    (a function against itself came out 8 % faster where 60 to 90 % were dropped)."""
+    """With more rounds than this disturbed the machine is unfit. Threads of a pool that are put
+    on one core disturb each other too, so a third is no rarity on a machine of two cores."""
+    short_call_us: PositiveFloat
+    short_call_pairs: PositiveInt
+    """Calls shorter than this differ most from process to process: so many pairs confirm them."""
     buffer_bytes: PositiveInt
     """Rotated inputs together aim at this size, within the bounds below."""
     min_buffers: int = Field(ge=2)

@@ -84,7 +84,7 @@ def measured_clients(own: ScriptedClient, eager: ScriptedClient, clock: Clock) -
 
 def test_a_round_in_which_a_worker_waited_for_a_core_does_not_count() -> None:
     def disturbed_now_and_then(number: int) -> BlockTime:
-        return took(9e9, waited_ns=10**9) if number % 3 == 0 else took(2e6)
+        return took(9e9, waited_ns=9 * 10**9) if number % 3 == 0 else took(2e6)
 
     found = measured(lambda _: took(1e6), disturbed_now_and_then)
     assert np.allclose(found.log_ratios[Baseline.EAGER], np.log(2))
@@ -128,7 +128,7 @@ def test_a_candidate_whose_own_threads_fight_is_slow_and_not_excused() -> None:
 
 def test_where_most_rounds_are_disturbed_the_rest_are_not_believed() -> None:
     with pytest.raises(MachineBusy):
-        measured(lambda _: took(1e6), lambda n: took(2e6, waited_ns=10**6 if n % 3 else 0))
+        measured(lambda _: took(1e6), lambda n: took(2e6, waited_ns=10**6 if n % 10 else 0))
 
 
 def test_a_machine_on_which_every_round_is_disturbed_gives_no_number() -> None:
