@@ -2,7 +2,7 @@
 # Makes .venv with everything that `make demo` and `make test` need. Safe to run again.
 #
 #   PYTHON=python3.12 scripts/setup.sh     another interpreter
-#   KSMITH_TORCH=2.12.0 scripts/setup.sh   another torch (2.11 to 2.14)
+#   KSMITH_TORCH=2.12.0 scripts/setup.sh   another torch (2.11 to 2.13)
 #   KSMITH_TORCH_CUDA=1 scripts/setup.sh   the CUDA build although no GPU is here (or 0: the CPU build although one is)
 set -euo pipefail
 cd "$(dirname "$0")/.."

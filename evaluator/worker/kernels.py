@@ -81,7 +81,14 @@ def _assemble(ptx: str, architecture: str) -> tuple[int, int]:
     """Return (registers, spilled bytes) as the bundled ptxas reports them."""
     folder = Path(tempfile.mkdtemp(prefix="ksmith-ptx-"))
     (folder / "kernel.ptx").write_text(ptx, encoding="utf-8")
-    command = [_ptxas(), "-v", f"--gpu-name={architecture}", "-o", "kernel.cubin", "kernel.ptx"]
+    command = [
+        _ptxas(architecture),
+        "-v",
+        f"--gpu-name={architecture}",
+        "-o",
+        "kernel.cubin",
+        "kernel.ptx",
+    ]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=_PTXAS_SECONDS
     )
@@ -94,10 +101,11 @@ def _assemble(ptx: str, architecture: str) -> tuple[int, int]:
     return int(registers.group(1)), sum(int(g) for g in spills.groups()) if spills else 0
 
 
-def _ptxas() -> str:
-    import triton.backends.nvidia
+def _ptxas(architecture: str) -> str:
+    """The assembler that Triton itself takes for this architecture; its wheel has several."""
+    from triton.backends.nvidia.compiler import get_ptxas
 
-    return str(Path(triton.backends.nvidia.__path__[0]) / "bin" / "ptxas")
+    return str(get_ptxas(int(architecture.removeprefix("sm_"))).path)
 
 
 def _constant(value: Any) -> Any:
