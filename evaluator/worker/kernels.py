@@ -105,7 +105,8 @@ def _ptxas(architecture: str) -> str:
     """The assembler that Triton itself takes for this architecture; its wheel has several."""
     from triton.backends.nvidia.compiler import get_ptxas
 
-    return str(get_ptxas(int(architecture.removeprefix("sm_"))).path)
+    number = re.sub(r"\D", "", architecture)  # of sm_90a as of sm_90
+    return str(get_ptxas(int(number)).path)
 
 
 def _constant(value: Any) -> Any:
