@@ -154,6 +154,9 @@ def measure(
                     blocks[who] = everyone[who].time(seconds)
             disturbed = on_the_cores and _disturbed(blocks, policy.waiting_share)
             rounds.add(blocks, keep=not disturbed)
+        if rounds.kept + rounds.dropped <= audited_round:  # sampling ended before its turn
+            with stage.everyone():
+                suspicion = _audit(candidate, workload, audit, seconds)
     if rounds.kept < _CHECK_EVERY or rounds.dropped_share > policy.max_dropped_share:
         raise MachineBusy(
             f"{rounds.dropped} of {rounds.kept + rounds.dropped} rounds of workload "

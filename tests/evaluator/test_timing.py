@@ -65,7 +65,14 @@ def measured(own: Block, eager: Block, clock: Clock = Clock.WALL_PINNED) -> Meas
     return measured_clients(ScriptedClient(own), ScriptedClient(eager), clock)
 
 
-def measured_clients(own: ScriptedClient, eager: ScriptedClient, clock: Clock) -> Measurement:
+def measured_clients(
+    own: ScriptedClient,
+    eager: ScriptedClient,
+    clock: Clock,
+    *,
+    verdict: str | None = None,
+    rng: random.Random | None = None,
+) -> Measurement:
     def contestant(client: ScriptedClient) -> Contestant:
         return Contestant(cast(Client, client), handle=0, clock=clock)
 
@@ -76,9 +83,9 @@ def measured_clients(own: ScriptedClient, eager: ScriptedClient, clock: Clock) -
         budget=BUDGET,
         policy=FAST,
         confidence=0.95,
-        audit=Audit(seeds=(1,), judge=lambda *_: None, in_place=False),
+        audit=Audit(seeds=(1,), judge=lambda *_: verdict, in_place=False),
         seconds=1.0,
-        rng=random.Random(0),
+        rng=rng or random.Random(0),
     )
 
 
@@ -143,6 +150,24 @@ def test_rounds_that_are_slow_but_undisturbed_are_waited_for() -> None:
 
     found = measured(slow, lambda _: took(2e6))
     assert len(found.log_ratios[Baseline.EAGER]) >= 5
+
+
+class LastRound(random.Random):
+    """Puts the audit into the last round that it may fall into."""
+
+    def randrange(self, start: int, *_: object) -> int:  # type: ignore[override]
+        return start - 1
+
+
+def test_a_block_is_audited_although_slow_rounds_end_before_its_turn() -> None:
+    def slow(_number: int) -> BlockTime:
+        time.sleep(BUDGET.workload_seconds)
+        return took(1e6)
+
+    own, eager = ScriptedClient(slow), ScriptedClient(lambda _: took(2e6))
+    found = measured_clients(own, eager, Clock.WALL_PINNED, verdict="stale", rng=LastRound())
+    assert len(found.log_ratios[Baseline.EAGER]) < BUDGET.min_rounds
+    assert found.suspicion == "stale"
 
 
 def test_a_little_waiting_is_the_life_of_every_process() -> None:
