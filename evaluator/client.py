@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from evaluator.device import Device
 from evaluator.evaluation import Clock
 from evaluator.session import RequestFailed, Session, WorkerCrashed
 from evaluator.tensors import CallResult, plain_arguments, read_call
@@ -58,6 +60,12 @@ class Client:
         self._threads = threads
         self._cores = list(cores)
         self._next_handle = 0
+        self._shared: Device | None = None
+        self._compiled_for: set[str] = set()
+
+    def share(self, device: Device) -> None:
+        """From now on take turns on ``device`` with the workers of other candidates."""
+        self._shared = device
 
     def load(
         self, source: str, call: Call, *, native: bool, compile_seconds: float, seconds: float
@@ -91,18 +99,28 @@ class Client:
         device: str | None = None,
     ) -> CallResult:
         """Call once on the inputs of ``seed``; ``lifted`` computes in float64."""
-        reply = self.session.request(
-            {
-                "kind": "run",
-                "arguments": plain_arguments(workload),
-                "seed": seed,
-                "lifted": lifted,
-                "device": device or self._device,
-            },
-            timeout_seconds=seconds,
-            reply_bytes=_reply_bytes(workload),
-        )
+        with self._turn(workload):
+            reply = self.session.request(
+                {
+                    "kind": "run",
+                    "arguments": plain_arguments(workload),
+                    "seed": seed,
+                    "lifted": lifted,
+                    "device": device or self._device,
+                },
+                timeout_seconds=seconds,
+                reply_bytes=_reply_bytes(workload),
+            )
         return self._call(reply.message, reply.blobs)
+
+    def _turn(self, workload: Workload) -> AbstractContextManager[None]:
+        """A first call compiles for its shapes, beside others; later ones have the device."""
+        if self._shared is None:
+            return nullcontext()
+        if workload.name in self._compiled_for:
+            return self._shared.running()
+        self._compiled_for.add(workload.name)
+        return self._shared.building()
 
     def prepare(
         self,

@@ -9,7 +9,9 @@ nothing had happened (design.md section 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from enum import Enum, auto
 from types import TracebackType
 from typing import Self
@@ -18,9 +20,11 @@ from evaluator import machine
 from evaluator.backends import Backend, choose_backend
 from evaluator.candidate import BackendName, Candidate
 from evaluator.client import Client
+from evaluator.device import Device
 from evaluator.draft import Draft, busy_flags, success_message
 from evaluator.errors import WorkerLost
 from evaluator.evaluation import (
+    Clock,
     Environment,
     Evaluation,
     Flag,
@@ -42,6 +46,7 @@ from evaluator.workload import Workload
 from policies.model import EvaluatorPolicy, TimingBudget
 
 Progress = Callable[[str], None]
+_MOST_LANES = 8
 
 
 class CompiledBaseline(Enum):
@@ -86,6 +91,8 @@ class LocalEvaluator:
         self.policy = policy or EvaluatorPolicy.default()
         self.backend: Backend = choose_backend(backend)
         self._workers = Workers(sandbox or _default_sandbox(), self.backend, self.policy)
+        self._device = Device(self.backend.device)
+        self._warming = threading.Lock()
         self._compiled = compiled
         self._tell: Progress = progress or (lambda _: None)
         self._seeds = [draw_seed() for _ in range(self.policy.correctness.trials)]
@@ -126,7 +133,7 @@ class LocalEvaluator:
             self._reference.session.close()
 
     def screen(self, candidate: Candidate, *, incumbent_us: float | None = None) -> Evaluation:
-        """Judge ``candidate`` against the warm reference.
+        """Judge ``candidate`` against the warm reference; threads may call this side by side.
 
         Raises:
             EvaluatorError: the machine, the sandbox or the reference fails.
@@ -136,6 +143,29 @@ class LocalEvaluator:
             return self._judge(draft, lambda: self._screen(draft, incumbent_us))
         finally:
             self._workers.prepare_standby()
+
+    def screen_many(
+        self, candidates: Sequence[Candidate], *, incumbent_us: float | None = None
+    ) -> Iterator[Evaluation]:
+        """Judge ``candidates``, ``lanes`` at a time, and yield them in the order they end in.
+
+        Raises:
+            EvaluatorError: as ``screen``; what has not been started then never is.
+        """
+        pool = ThreadPoolExecutor(self.lanes, thread_name_prefix="screen")
+        try:
+            running = [pool.submit(self.screen, c, incumbent_us=incumbent_us) for c in candidates]
+            for done in as_completed(running):
+                yield done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    @property
+    def lanes(self) -> int:
+        """How many candidates may usefully be in flight: compiling takes host cores."""
+        if self.backend.clock(self.loaded.problem.regime) is Clock.WALL_PINNED:
+            return 1  # what would compile beside would disturb what is timed
+        return max(1, min(_MOST_LANES, machine.cpu_count() // 2))
 
     def confirm(self, candidate: Candidate) -> Evaluation:
         """Judge ``candidate`` in fresh processes, with fresh seeds and full timing.
@@ -249,7 +279,9 @@ class LocalEvaluator:
             Ended: the candidate fails.
         """
         self._tell("compiling and importing")
-        load_candidate(client, draft.candidate, self.loaded.problem, self.backend, self.policy)
+        client.share(self._device)
+        with self._device.building():
+            load_candidate(client, draft.candidate, self.loaded.problem, self.backend, self.policy)
         self._tell("checking correctness")
         limits = self.policy.limits
         interpreted = self.backend.interpreted
@@ -273,16 +305,18 @@ class LocalEvaluator:
         incumbent_us: float | None,
     ) -> PairResult:
         self._tell("timing")
+        clock = self.backend.clock(self.loaded.problem.regime)
         try:
-            pair = measure_pair(
-                client,
-                baselines,
-                self._workloads,
-                clock=self.backend.clock(self.loaded.problem.regime),
-                budget=budget,
-                policy=self.policy,
-                incumbent_us=incumbent_us,
-            )
+            with self._device.timing(clock):
+                pair = measure_pair(
+                    client,
+                    baselines,
+                    self._workloads,
+                    clock=clock,
+                    budget=budget,
+                    policy=self.policy,
+                    incumbent_us=incumbent_us,
+                )
         except MachineBusy as busy:
             correctness = draft.correctness
             raise Ended(Status.MACHINE_UNFIT, str(busy), correctness=correctness) from busy
@@ -336,6 +370,10 @@ class LocalEvaluator:
 
     def _warm_reference(self) -> None:
         """Start the reference, or start it again after its worker was lost."""
+        with self._warming:
+            self._warm_reference_alone()
+
+    def _warm_reference_alone(self) -> None:
         if self._reference is not None and not self._reference.session.closed:
             self._warm_baselines(self._reference)
             return
@@ -344,7 +382,9 @@ class LocalEvaluator:
         if self._baselines is not None:
             self._baselines.close()
         self._tell("starting the reference")
-        self._reference = Reference(self.loaded, self._workers.reference(), self.policy)
+        client = self._workers.reference()
+        client.share(self._device)
+        self._reference = Reference(self.loaded, client, self.policy)
         self._baselines = self._make_screening_baselines(self._reference)
         self._workloads = list(self.loaded.problem.workloads)
         cut_flags: list[Flag] = []
