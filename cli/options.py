@@ -16,9 +16,12 @@ def backend_named(name: str | None) -> BackendName | None:
     Raises:
         typer.BadParameter: there is no such backend.
     """
+    from evaluator.backends import backend_names
     from evaluator.candidate import BackendName
 
-    names = [known.value for known in BackendName]
-    if name is not None and name not in names:
+    if name is None:
+        return None
+    names = backend_names()
+    if name not in names:
         raise typer.BadParameter(f"--backend {name}: choose one of {', '.join(names)}")
-    return BackendName(name) if name is not None else None
+    return BackendName(name)

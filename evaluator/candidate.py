@@ -4,29 +4,70 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from enum import StrEnum
-from typing import Self
+import re
+from typing import ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import GetCoreSchemaHandler, model_validator
+from pydantic_core import core_schema
 
 from evaluator.records import Record
 
 
-class BackendName(StrEnum):
-    """The languages that a candidate's kernels are written in."""
+class BackendName(str):
+    """The language that a candidate's kernels are written in: an open set of names.
 
-    TRITON = "triton"
-    CPP = "cpp"
+    ``evaluator/backends`` knows which exist here; a record from elsewhere may name another.
+    One object per name, so that ``is`` compares.
+    """
+
+    TRITON: ClassVar[BackendName]
+    CPP: ClassVar[BackendName]
+    CUDA: ClassVar[BackendName]
+
+    _known: ClassVar[dict[str, BackendName]] = {}
+
+    def __new__(cls, name: str) -> BackendName:
+        """Return the one object of this name.
+
+        Raises:
+            ValueError: it is no lower-case identifier of at most 30 characters.
+        """
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,29}", name):
+            raise ValueError(f"{name!r} is no backend's name: lower-case letters, digits, _")
+        return cls._known.setdefault(name, super().__new__(cls, name))
+
+    @property
+    def value(self) -> str:
+        """The name as a plain string."""
+        return str(self)
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: object, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Read from and written as a plain string."""
+        return core_schema.no_info_after_validator_function(
+            cls,
+            core_schema.str_schema(),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                str, return_schema=core_schema.str_schema(), when_used="json"
+            ),
+        )
+
+
+BackendName.TRITON = BackendName("triton")
+BackendName.CPP = BackendName("cpp")
+BackendName.CUDA = BackendName("cuda")
 
 
 class Candidate(Record):
     """One proposed implementation.
 
-    A ``triton`` candidate is plain Python with ``@triton.jit`` kernels. A ``cpp``
-    candidate holds its C++ in the module constant ``SOURCE`` and one C signature per
-    exported function in ``SIGNATURES``; the backend compiles the source and puts the
+    A ``triton`` candidate is plain Python with ``@triton.jit`` kernels. A ``cpp`` or
+    ``cuda`` candidate holds its C++ in the module constant ``SOURCE`` and one C signature
+    per exported function in ``SIGNATURES``; the backend compiles the source and puts the
     bound functions into the module under the name ``native`` (see
-    ``evaluator/backends/cpp.py``). Both define the problem's entry function.
+    ``evaluator/worker/native.py``). All define the problem's entry function.
     """
 
     id: str

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from evaluator import machine
+from evaluator.backends.cuda import find_nvcc
 from evaluator.doctor import Check, State, Subject
 from evaluator.errors import SandboxUnavailable
 from evaluator.sandbox import SandboxSpec
@@ -189,13 +190,17 @@ def check_gpu_in_sandbox() -> Check:
 
 
 def check_nvcc() -> Check:
-    """Report nvcc, which no backend needs: triton brings its own assembler."""
-    version = machine.compiler_version("nvcc")
+    """Report nvcc; triton brings its own assembler."""
+    nvcc = find_nvcc()
+    version = machine.compiler_version(str(nvcc)) if nvcc else None
     return Check(
         name=Subject.NVCC,
         state=State.OK if version else State.MISSING,
         found=version or "not installed",
-        needed_for="nothing yet (triton brings its own assembler)",
+        needed_for="cuda candidates",
+        remedy=None
+        if version
+        else "the CUDA toolkit of torch's version: https://developer.nvidia.com/cuda-downloads",
     )
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
+from evaluator.backends import KernelTarget, NativeBuild
 from evaluator.device import Device
-from evaluator.evaluation import Clock
+from evaluator.evaluation import Clock, KernelResources
+from evaluator.records import complaint
 from evaluator.session import RequestFailed, Session, WorkerCrashed
 from evaluator.tensors import CallResult, plain_arguments, read_call
 from evaluator.worker.protocol import ProtocolError
@@ -20,9 +24,8 @@ _SHOWN_CHARACTERS = 1000
 _REPLY_FACTOR = 16
 """Outputs may be this many times larger than the inputs; float64 alone takes four."""
 
-_MOST_CALLS = 10**9
 _LEAST_NS = 0.01
-"""No block makes more calls and no call takes less; other claims would overflow a ratio."""
+"""No call takes less; other claims would overflow a ratio."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,10 @@ class BlockTime:
     calls: int
     waited_ns: int = 0
     """How long the worker's threads waited for a core meanwhile; 0 where nobody can tell."""
+    until_idle_ns: float = 0.0
+    """The worker's claim of the time until the whole device was idle."""
+    clocks_mhz: tuple[int, int] | None = None
+    """The device's clock right before and right after; None where nobody can tell."""
 
     @property
     def per_call_ns(self) -> float:
@@ -68,10 +75,20 @@ class Client:
         self._shared = device
 
     def load(
-        self, source: str, call: Call, *, native: bool, compile_seconds: float, seconds: float
-    ) -> None:
-        """Import ``source``; with ``native``, compile its C++ as well."""
-        self.session.request(
+        self,
+        source: str,
+        call: Call,
+        *,
+        seconds: float,
+        build: NativeBuild | None = None,
+        compile_seconds: float = 0,
+    ) -> tuple[KernelResources, ...]:
+        """Import ``source``; with ``build``, compile its SOURCE as well.
+
+        Returns:
+            What the compiler said of its kernels, where it compiles for a GPU.
+        """
+        reply = self.session.request(
             {
                 "kind": "load",
                 "source": source,
@@ -81,13 +98,14 @@ class Client:
                     "arguments": list(call.arguments),
                     "state": list(call.state),
                 },
-                "native": native,
+                "build": None if build is None else asdict(build),
                 "compile_seconds": compile_seconds,
                 "threads": self._threads,
                 "cores": self._cores,
             },
-            timeout_seconds=seconds + (compile_seconds if native else 0),
+            timeout_seconds=seconds + (compile_seconds if build is not None else 0),
         )
+        return self._resources(reply.message)
 
     def run(
         self,
@@ -96,9 +114,23 @@ class Client:
         *,
         seconds: float,
         lifted: bool = False,
+        jitter: tuple[float, int] = (0.0, 0),
+        poison: Sequence[int] = (),
+        recall: bool = False,
         device: str | None = None,
     ) -> CallResult:
-        """Call once on the inputs of ``seed``; ``lifted`` computes in float64."""
+        """Call once on the inputs of ``seed``, in memory that no call had before.
+
+        Args:
+            workload: what to call it on.
+            seed: of the inputs.
+            seconds: deadline.
+            lifted: compute in float64.
+            jitter: how far floating inputs move, relative, and by which of many draws.
+            poison: sizes in bytes of freed memory to fill with a pattern before the call.
+            recall: report the outputs of the call before, as they are now, as well.
+            device: by default the client's.
+        """
         with self._turn(workload):
             reply = self.session.request(
                 {
@@ -106,12 +138,19 @@ class Client:
                     "arguments": plain_arguments(workload),
                     "seed": seed,
                     "lifted": lifted,
+                    "jitter": jitter[0],
+                    "jitter_number": jitter[1],
+                    "poison": list(poison),
+                    "recall": recall,
                     "device": device or self._device,
                 },
                 timeout_seconds=seconds,
                 reply_bytes=_reply_bytes(workload),
             )
-        return self._call(reply.message, reply.blobs)
+        result = self._call(reply.message, reply.blobs)
+        if set(result.zones) != {n for n, t in workload.tensors.items() if t.alias_of is None}:
+            raise self._nonsense("it does not report the zones around the arguments")
+        return result
 
     def _turn(self, workload: Workload) -> AbstractContextManager[None]:
         """A first call compiles for its shapes, beside others; later ones have the device."""
@@ -130,9 +169,10 @@ class Client:
         writes: Sequence[str],
         clock: Clock,
         seconds: float,
+        copies: int = 0,
         compiled: bool = False,
     ) -> tuple[int, Clock]:
-        """Make the rotated buffers; return the handle and the clock that will be used."""
+        """Make a buffer per seed and so many copies of all; return handle and clock to be used."""
         handle = self._next_handle
         self._next_handle += 1
         reply = self.session.request(
@@ -141,6 +181,7 @@ class Client:
                 "handle": handle,
                 "arguments": plain_arguments(workload),
                 "seeds": list(seeds),
+                "copies": copies,
                 "writes": list(writes),
                 "device": self._device,
                 "clock": clock.value,
@@ -154,39 +195,67 @@ class Client:
             raise self._nonsense(f"it names no clock: {error!r}") from error
 
     def block(self, handle: int, calls: int, *, seconds: float) -> BlockTime:
-        """Time one block of at least ``calls`` calls."""
-        before = self.session.waited_ns()
+        """Time one block of ``calls`` calls; the worker must have made just these."""
+        before = self._waited_ns()
         reply = self.session.request(
             {"kind": "block", "handle": handle, "calls": calls}, timeout_seconds=seconds
         )
-        after = self.session.waited_ns()
+        after = self._waited_ns()
         waited = 0 if before is None or after is None else max(0, after - before)
+        message = reply.message
         try:
-            claimed, made = float(reply.message["ns"]), int(reply.message["calls"])
+            claimed, made = float(message["ns"]), int(message["calls"])
+            until_idle = float(message.get("until_idle_ns", claimed))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._nonsense(f"a block's reply makes no sense: {error!r}") from error
-        plausible = math.isfinite(claimed) and 1 <= made <= _MOST_CALLS
-        if not (plausible and claimed / made >= _LEAST_NS):
+        if made != calls:
+            raise self._nonsense(f"a block of {made} calls where {calls} were asked for")
+        if not (math.isfinite(claimed) and claimed / made >= _LEAST_NS):
             raise self._nonsense(f"a block of {made} calls that took {claimed} ns")
-        return BlockTime(claimed, reply.wall_ns, made, waited)
+        if not (math.isfinite(until_idle) and until_idle >= claimed):
+            raise self._nonsense(f"a device idle after {until_idle} ns of {claimed} ns of work")
+        return BlockTime(claimed, reply.wall_ns, made, waited, until_idle)
 
-    def refill(self, handle: int, seeds: Sequence[int], *, seconds: float) -> None:
-        """Write fresh content into the rotated buffers."""
+    def _waited_ns(self) -> int | None:
+        """How long the worker's threads waited for a core; not asked where it does not matter."""
+        return self.session.waited_ns() if self._device == "cpu" else None
+
+    def refill(self, handle: int, index: int, seed: int, *, seconds: float) -> None:
+        """Write fresh content into one of the rotated buffers."""
         self.session.request(
-            {"kind": "refill", "handle": handle, "seeds": list(seeds)}, timeout_seconds=seconds
+            {"kind": "refill", "handle": handle, "index": index, "seed": seed},
+            timeout_seconds=seconds,
         )
 
-    def last(self, handle: int, workload: Workload, *, seconds: float) -> tuple[CallResult, int]:
-        """What the last call of the last block returned, and which buffer it used."""
+    def last(
+        self, handle: int, workload: Workload, index: int, pick: int, *, seconds: float
+    ) -> tuple[CallResult, int]:
+        """What a call of the last block on buffer ``index`` returned, and which it says it used.
+
+        Without a graph there is the last call alone; within one, ``pick`` chooses.
+        """
         reply = self.session.request(
-            {"kind": "last", "handle": handle},
+            {"kind": "last", "handle": handle, "index": index, "pick": pick},
             timeout_seconds=seconds,
             reply_bytes=_reply_bytes(workload),
         )
-        index = reply.message.get("index")
-        if not isinstance(index, int):
-            raise self._nonsense(f"a buffer's number that is none: {index!r}")
-        return self._call(reply.message, reply.blobs), index
+        used = reply.message.get("index")
+        if not isinstance(used, int):
+            raise self._nonsense(f"a buffer's number that is none: {used!r}")
+        return self._call(reply.message, reply.blobs), used
+
+    def yardsticks(self, workload: Workload, seed: int, *, seconds: float) -> dict[str, float]:
+        """Time one call by the clocks that others use; microseconds by the clock's name."""
+        reply = self.session.request(
+            {
+                "kind": "yardsticks",
+                "arguments": plain_arguments(workload),
+                "seed": seed,
+                "device": self._device,
+            },
+            timeout_seconds=seconds,
+        )
+        return {str(name): float(us) for name, us in reply.message["us"].items()}
 
     def release(self, handle: int, *, seconds: float) -> None:
         """Free the buffers."""
@@ -198,14 +267,21 @@ class Client:
         return self._list_of_objects(reply.message, "launches")
 
     def compile_kernels(
-        self, launches: Sequence[Mapping[str, Any]], *, capability: int, seconds: float
-    ) -> list[dict[str, Any]]:
+        self, launches: Sequence[Mapping[str, Any]], *, target: KernelTarget, seconds: float
+    ) -> tuple[KernelResources, ...]:
         """Compile recorded launches for a GPU that need not be here."""
         reply = self.session.request(
-            {"kind": "compile_kernels", "launches": list(launches), "capability": capability},
+            {"kind": "compile_kernels", "launches": list(launches), "target": asdict(target)},
             timeout_seconds=seconds,
         )
-        return self._list_of_objects(reply.message, "resources")
+        return self._resources(reply.message)
+
+    def _resources(self, message: Mapping[str, Any]) -> tuple[KernelResources, ...]:
+        found = self._list_of_objects(message, "resources")
+        try:
+            return tuple(dict.fromkeys(KernelResources.model_validate(r) for r in found))
+        except ValidationError as error:
+            raise self._nonsense(f"its resources make no sense: {complaint(error)}") from error
 
     def _call(self, message: Mapping[str, Any], blobs: Sequence[bytes]) -> CallResult:
         try:

@@ -61,6 +61,8 @@ class Level(StrEnum):
     """Correctness and time."""
     CHECKED = "checked"
     """Compiled for a GPU and run in the Triton interpreter: correctness, never a time."""
+    COMPILED = "compiled"
+    """Whether it compiles, and what its kernels take; neither correctness nor a time."""
     NONE = "none"
 
 
@@ -71,6 +73,8 @@ class Ability(Record):
     level: Level
     lacks: tuple[Subject, ...] = ()
     """What keeps it from being measured; empty where it is."""
+    reason: str = ""
+    """The same in the backend's own words, where its needs are not among the checks."""
 
 
 class Diagnosis(Record):
@@ -96,31 +100,51 @@ _MEASURES: dict[BackendName, tuple[Subject, ...]] = {
         Subject.TORCH_ON_GPU,
         Subject.GPU_IN_SANDBOX,
     ),
+    BackendName.CUDA: (
+        Subject.TORCH,
+        Subject.COMPILER,
+        Subject.NVCC,
+        Subject.SANDBOX,
+        Subject.GPU,
+        Subject.TORCH_ON_GPU,
+        Subject.GPU_IN_SANDBOX,
+    ),
 }
 """What a backend must have to be measured."""
 
-_CHECKS: dict[BackendName, tuple[Subject, ...]] = {
-    BackendName.TRITON: (Subject.TORCH, Subject.TRITON, Subject.SANDBOX),
+_WITHOUT_DEVICE: dict[BackendName, tuple[Level, tuple[Subject, ...]]] = {
+    BackendName.TRITON: (Level.CHECKED, (Subject.TORCH, Subject.TRITON, Subject.SANDBOX)),
+    BackendName.CUDA: (
+        Level.COMPILED,
+        (Subject.TORCH, Subject.COMPILER, Subject.NVCC, Subject.SANDBOX),
+    ),
 }
-"""What a backend must have to be checked without its device, where that can be."""
+"""How far a backend gets without its device, and what it must have for that."""
 
 
 def diagnose() -> Diagnosis:
     """Check this machine. Takes a few seconds: torch is imported, a sandbox is started."""
+    from evaluator.backends import backend_names
     from evaluator.checks import all_checks
 
-    return conclude(all_checks())
+    others = (_detected(name) for name in backend_names() if name not in _MEASURES)
+    return conclude(all_checks(), tuple(others))
 
 
-def conclude(checks: tuple[Check, ...]) -> Diagnosis:
-    """Draw what can be evaluated from the checks; one that is absent counts as missing."""
+def conclude(checks: tuple[Check, ...], others: tuple[Ability, ...] = ()) -> Diagnosis:
+    """Draw what can be evaluated from the checks; one that is absent counts as missing.
+
+    Args:
+        checks: of this machine.
+        others: abilities that do not follow from the checks.
+    """
     states = {check.name: check.state for check in checks}
-    abilities = tuple(_ability(backend, states) for backend in BackendName)
+    abilities = (*(_ability(backend, states) for backend in _MEASURES), *others)
     return Diagnosis(
         checks=checks,
         abilities=abilities,
         conclusion=tuple(_sentence(ability) for ability in abilities),
-        can_evaluate=any(ability.level is not Level.NONE for ability in abilities),
+        can_evaluate=any(a.level in (Level.MEASURED, Level.CHECKED) for a in abilities),
     )
 
 
@@ -128,8 +152,23 @@ def _ability(backend: BackendName, states: Mapping[Subject, State]) -> Ability:
     lacks = _missing(_MEASURES[backend], states)
     if not lacks:
         return Ability(backend=backend, level=Level.MEASURED)
-    can_check = backend in _CHECKS and not _missing(_CHECKS[backend], states)
-    return Ability(backend=backend, level=Level.CHECKED if can_check else Level.NONE, lacks=lacks)
+    reach, needs = _WITHOUT_DEVICE.get(backend, (Level.NONE, ()))
+    level = Level.NONE if _missing(needs, states) else reach
+    return Ability(backend=backend, level=level, lacks=lacks)
+
+
+def _detected(name: BackendName) -> Ability:
+    """Ask a backend that has no checks here, such as another package's."""
+    from evaluator.backends import choose_backend
+    from evaluator.errors import BackendUnavailable
+
+    try:
+        backend = choose_backend(name)
+    except BackendUnavailable as missing:
+        return Ability(backend=name, level=Level.NONE, reason=str(missing))
+    unmeasured = Level.CHECKED if backend.interpreted else Level.COMPILED
+    level = unmeasured if backend.lacks else Level.MEASURED
+    return Ability(backend=name, level=level, reason=backend.lacks)
 
 
 def _missing(wanted: tuple[Subject, ...], states: Mapping[Subject, State]) -> tuple[Subject, ...]:
@@ -141,12 +180,15 @@ def _missing(wanted: tuple[Subject, ...], states: Mapping[Subject, State]) -> tu
 
 
 def _sentence(ability: Ability) -> str:
-    lacks = ", ".join(subject.value for subject in ability.lacks)
+    lacks = ability.reason or "missing: " + ", ".join(s.value for s in ability.lacks)
     return {
         Level.MEASURED: f"{ability.backend.value} candidates are judged and measured here.",
         Level.CHECKED: (
             f"{ability.backend.value} candidates are compiled and checked for correctness, "
-            f"not measured (missing: {lacks})."
+            f"not measured ({lacks})."
         ),
-        Level.NONE: f"{ability.backend.value} candidates cannot be evaluated (missing: {lacks}).",
+        Level.COMPILED: (
+            f"{ability.backend.value} candidates are compiled, neither run nor measured ({lacks})."
+        ),
+        Level.NONE: f"{ability.backend.value} candidates cannot be evaluated ({lacks}).",
     }[ability.level]

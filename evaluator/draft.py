@@ -94,10 +94,10 @@ def busy_flags(dropped_share: float) -> list[Flag]:
     return [Flag(rule="machine-busy", severity=Severity.WARNING, evidence=evidence)]
 
 
-def success_message(status: Status, draft: Draft) -> str:
+def success_message(status: Status, draft: Draft, *, lacks: str) -> str:
     """The verdict in one line, for a candidate that nothing stopped."""
     if status is Status.NOT_MEASURED:
-        return "correct in Triton's interpreter; not measured, for there is no GPU here"
+        return f"correct in Triton's interpreter; not measured, for {lacks}"
     speedup = next(s for s in draft.speedups if s.baseline is Baseline.EAGER)
     return (
         f"{speedup.verdict.value}: {speedup.value:.3f}x against eager "

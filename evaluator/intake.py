@@ -118,7 +118,7 @@ def load_reference(client: Client, source: str, call: Call, policy: EvaluatorPol
     limits = policy.limits
     try:
         client.session.ready(limits.start_seconds)
-        client.load(source, call, native=False, compile_seconds=0, seconds=limits.import_seconds)
+        client.load(source, call, seconds=limits.import_seconds)
     except RequestFailed as error:
         raise ReferenceFailed(f"reference.py cannot be imported: {describe(error)}") from error
     except WorkerLost as error:

@@ -2,7 +2,7 @@
 
 The interpreter needs milliseconds per program, so only small workloads are checked; larger
 ones are cut along the leading extent that their tensors share, where the reference accepts
-that. Recorded launches are then compiled for Hopper by triton's own compiler in a worker
+that. Recorded launches are then compiled for the backend's target by triton's compiler in a worker
 of its own. There is no time in any of this, and no speedup.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from evaluator.backends.triton import CAPABILITY
+from evaluator.backends import KernelTarget
 from evaluator.candidate import Candidate
 from evaluator.client import Client
 from evaluator.errors import ReferenceFailed
@@ -64,26 +64,20 @@ def compile_resources(
     candidate: Candidate,
     problem: Problem,
     launches: Sequence[dict[str, object]],
+    target: KernelTarget,
     policy: EvaluatorPolicy,
 ) -> tuple[KernelResources, ...]:
-    """Compile what the interpreter saw launched, for sm_90.
+    """Compile what the interpreter saw launched, for a device that need not be here.
 
     Raises:
         RequestFailed, WorkerLost: the kernel does not compile, or the worker fails.
     """
     limits = policy.limits
     client.session.ready(limits.start_seconds)
-    client.load(
-        candidate.source,
-        candidate_call(problem),
-        native=False,
-        compile_seconds=0,
-        seconds=limits.import_seconds,
+    client.load(candidate.source, candidate_call(problem), seconds=limits.import_seconds)
+    return client.compile_kernels(
+        launches, target=target, seconds=limits.compile_seconds * max(1, len(launches))
     )
-    found = client.compile_kernels(
-        launches, capability=CAPABILITY, seconds=limits.compile_seconds * max(1, len(launches))
-    )
-    return tuple(dict.fromkeys(KernelResources.model_validate(r) for r in found))
 
 
 def _accepted(

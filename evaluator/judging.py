@@ -15,7 +15,14 @@ from evaluator.backends import Backend
 from evaluator.candidate import Candidate
 from evaluator.client import Client, describe
 from evaluator.correctness import CheckResult, Expected, Fault, check_call, same_bits
-from evaluator.evaluation import Flag, OutputError, Severity, Status, WorkloadCorrectness
+from evaluator.evaluation import (
+    Flag,
+    KernelResources,
+    OutputError,
+    Severity,
+    Status,
+    WorkloadCorrectness,
+)
 from evaluator.problem import Problem
 from evaluator.reference import Reference, candidate_call
 from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
@@ -66,8 +73,11 @@ def load_candidate(
     problem: Problem,
     backend: Backend,
     policy: EvaluatorPolicy,
-) -> None:
+) -> tuple[KernelResources, ...]:
     """Import (and compile) the candidate in a fresh worker.
+
+    Returns:
+        What a compiler for a GPU said of the kernels; ``()`` for those compiled at their launch.
 
     Raises:
         Ended: it does not compile, raises, hangs or dies.
@@ -76,10 +86,10 @@ def load_candidate(
     limits = policy.limits
     client.session.ready(limits.start_seconds)
     try:
-        client.load(
+        return client.load(
             candidate.source,
             candidate_call(problem),
-            native=backend.native,
+            build=backend.build,
             compile_seconds=limits.compile_seconds,
             seconds=limits.import_seconds,
         )

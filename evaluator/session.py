@@ -83,6 +83,9 @@ class WorkerOptions:
     gpu: bool = False
     interpret: bool = False
     user_slot: int = 0
+    folders: tuple[Path, ...] = ()
+    """What the backend's compiler needs to see, under the names that it has outside."""
+    variables: tuple[tuple[str, str], ...] = ()
 
     def environment(self) -> dict[str, str]:
         """The variables that the worker is born with."""
@@ -102,7 +105,7 @@ class WorkerOptions:
         }
         if self.interpret:
             variables["TRITON_INTERPRET"] = "1"
-        return variables
+        return variables | dict(self.variables)
 
     def limits(self) -> Limits:
         """What the worker may use: room for every thread pool, and pinned memory on a GPU."""
@@ -126,7 +129,7 @@ class Session:
         self.hello: dict[str, Any] | None = None
         spec = SandboxSpec(
             argv=[sys.executable, "-P", "-s", "-c", _BOOT.format(root=INSIDE)],
-            read_only={WORKER_FOLDER: f"{INSIDE}/worker"},
+            read_only={WORKER_FOLDER: f"{INSIDE}/worker", **{f: str(f) for f in options.folders}},
             environment=options.environment(),
             limits=options.limits(),
             gpu=options.gpu,

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from evaluator import machine
-from evaluator.backends import Backend, choose_backend
+from evaluator.backends import Backend, choose_backend, runs_here
 from evaluator.candidate import BackendName, Candidate
 from evaluator.client import Client
 from evaluator.device import Device
@@ -109,7 +109,8 @@ class LocalEvaluator:
         """
         try:
             self._workers.prepare_standby()
-            self._warm_reference()
+            if runs_here(self.backend):
+                self._warm_reference()
         except BaseException:
             self.close()
             raise
@@ -174,7 +175,7 @@ class LocalEvaluator:
             EvaluatorError: the machine, the sandbox or the reference fails.
         """
         draft = Draft(candidate)
-        if self.backend.interpreted:
+        if self.backend.lacks:
             return self._judge(draft, lambda: self._screen(draft, None))
         return self._judge(draft, lambda: self._confirm(draft), confirmed=True)
 
@@ -185,7 +186,7 @@ class LocalEvaluator:
         try:
             self._check_policy(draft.candidate)
             status = stages()
-            message = success_message(status, draft)
+            message = success_message(status, draft, lacks=self.backend.lacks)
         except Ended as ended:
             status, message = ended.status, ended.message
             draft.correctness = ended.correctness or draft.correctness
@@ -208,6 +209,8 @@ class LocalEvaluator:
             raise Ended(Status.POLICY_VIOLATION, f"{found[0]}{more}", detail=detail)
 
     def _screen(self, draft: Draft, incumbent_us: float | None) -> Status:
+        if not runs_here(self.backend):
+            return self._compile_alone(draft)
         self._warm_reference()
         assert self._reference is not None
         assert self._baselines is not None
@@ -225,6 +228,24 @@ class LocalEvaluator:
                 draft.log = client.session.log_tail()
         self._summarise(draft, [pair], self._baselines)
         return Status.OK
+
+    def _compile_alone(self, draft: Draft) -> Status:
+        """Compile what cannot be run here; a compiler's refusal is an answer all the same.
+
+        Raises:
+            Ended: always.
+        """
+        self._tell("compiling")
+        client = self._workers.candidate()
+        with client.session:
+            try:
+                draft.resources = load_candidate(
+                    client, draft.candidate, self.loaded.problem, self.backend, self.policy
+                )
+            finally:
+                draft.log = client.session.log_tail()
+        message = f"it compiles; it was neither run nor measured, for {self.backend.lacks}"
+        raise Ended(Status.MACHINE_UNFIT, message)
 
     def _confirm(self, draft: Draft) -> Status:
         """Fresh processes, seeds and buffers for every pair, and a check in each.
@@ -281,7 +302,9 @@ class LocalEvaluator:
         self._tell("compiling and importing")
         client.share(self._device)
         with self._device.building():
-            load_candidate(client, draft.candidate, self.loaded.problem, self.backend, self.policy)
+            draft.resources = load_candidate(
+                client, draft.candidate, self.loaded.problem, self.backend, self.policy
+            )
         self._tell("checking correctness")
         limits = self.policy.limits
         interpreted = self.backend.interpreted
@@ -336,7 +359,9 @@ class LocalEvaluator:
 
     def _compile(self, draft: Draft, client: Client) -> None:
         """Compile the launches that the interpreter saw, for a GPU that is not here."""
-        self._tell("compiling for sm_90")
+        target = self.backend.target
+        assert target is not None  # every interpreted backend has one
+        self._tell(f"compiling for {target.name}")
         launches = client.launches(seconds=self.policy.limits.call_seconds)
         if not launches:
             evidence = "no @triton.jit kernel was launched"
@@ -351,11 +376,12 @@ class LocalEvaluator:
                     draft.candidate,
                     self.loaded.problem,
                     launches,
+                    target,
                     self.policy,
                 )
             except (RequestFailed, WorkerCrashed, WorkerTimedOut) as error:
                 ended = ended_by(error, "while its kernels were compiled")
-                message = f"the kernels do not compile for sm_90: {ended.message}"
+                message = f"the kernels do not compile for {target.name}: {ended.message}"
                 raise Ended(Status.COMPILE_ERROR, message, detail=ended.detail) from error
 
     def _summarise(

@@ -86,6 +86,8 @@ class Workers:
             gpu=self._backend.gpu,
             interpret=interpret,
             user_slot=user_slot,
+            folders=self._backend.folders,
+            variables=self._backend.variables,
         )
         return Session(self.sandbox, options)
 

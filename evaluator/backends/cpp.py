@@ -9,13 +9,33 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
+from evaluator.backends import Language, NativeBuild
 from evaluator.candidate import BackendName
 from evaluator.errors import BackendUnavailable
 from evaluator.evaluation import Clock
 from evaluator.problem import Regime
-from evaluator.worker.compiler import COMPILER
+
+COMPILER = "g++"
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-fopenmp",
+    "-fPIC",
+    "-shared",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+)
+"""The one place; ``integrations/patch/runtime/native.py`` ships a copy that a test compares."""
+
+_BUILD = NativeBuild(
+    command=(COMPILER, *FLAGS, "-o", "native.so", "source.cpp"),
+    source_name="source.cpp",
+    device="cpu",
+)
 
 
 @dataclass(frozen=True)
@@ -23,10 +43,16 @@ class CppBackend:
     """C++17 with OpenMP, timed by the wall clock on pinned cores."""
 
     name: ClassVar[BackendName] = BackendName.CPP
-    native: bool = True
+    language: ClassVar[Language] = Language.CPP
+    title: ClassVar[str] = "C++ on the CPU"
     device: str = "cpu"
     gpu: bool = False
     interpreted: bool = False
+    lacks: str = ""
+    build: NativeBuild = _BUILD
+    target: None = None
+    folders: tuple[Path, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def detect(cls) -> CppBackend:
@@ -45,3 +71,6 @@ class CppBackend:
     def clock(self, regime: Regime) -> Clock:  # noqa: ARG002 (a CPU has one regime)
         """Wall time: a call on a CPU has no launch to leave out."""
         return Clock.WALL_PINNED
+
+
+BACKEND = CppBackend

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from . import interpreter, kernels
-from .calls import Target, as_json, describe_call, lift
+from .calls import Target, as_json, describe_call
+from .checked import CheckedCalls
 from .inputs import generate
-from .lifting import Float64Mode
 from .module import describe_failure, import_source
 from .native import compile_and_bind
 from .protocol import BlobList, Frame, decode, encode
@@ -36,6 +36,7 @@ class Worker:
     def __init__(self) -> None:
         self._module: Mapping[str, Any] = {}
         self._target = Target("", None, (), ())
+        self._checked = CheckedCalls()
         self._timed: dict[int, TimedTarget] = {}
         self._handlers: Mapping[str, Callable[[dict[str, Any]], Frame]] = {
             "load": self._load,
@@ -45,6 +46,7 @@ class Worker:
             "refill": self._refill,
             "last": self._last,
             "release": self._release,
+            "yardsticks": self._yardsticks,
             "launches": self._launches,
             "compile_kernels": self._compile_kernels,
         }
@@ -70,29 +72,18 @@ class Worker:
         )
         module = import_source(request["source"], MODULE_NAME)
         self._module = module.__dict__
-        if request["native"]:
-            module.native = compile_and_bind(  # type: ignore[attr-defined]
+        said = ""
+        if request["build"] is not None:
+            module.native, said = compile_and_bind(  # type: ignore[attr-defined]
                 self._module.get("SOURCE"),
                 self._module.get("SIGNATURES"),
+                request["build"],
                 timeout_seconds=request["compile_seconds"],
             )
-        return Frame({"loaded": True})
+        return Frame({"resources": [asdict(r) for r in kernels.read_ptxas(said)]})
 
     def _run(self, request: dict[str, Any]) -> Frame:
-        device, lifted = request["device"], request["lifted"]
-        values = generate(request["arguments"], seed=request["seed"], device=device)
-        if lifted:
-            values = lift(values)
-        bound = self._target.bind(self._module, values)
-        if lifted:
-            with Float64Mode():
-                returned = bound()
-        else:
-            returned = bound()
-        _synchronise(device)
-        blobs = BlobList()
-        facts = describe_call(returned, values, blobs, lifted=lifted)
-        return Frame({"call": as_json(facts)}, blobs.blobs)
+        return self._checked.run(self._target, self._module, request)
 
     def _prepare(self, request: dict[str, Any]) -> Frame:
         timed = TimedTarget(
@@ -100,6 +91,7 @@ class Worker:
             self._module,
             request["arguments"],
             seeds=request["seeds"],
+            copies=request["copies"],
             writes=request["writes"],
             device=request["device"],
             clock=request["clock"],
@@ -110,36 +102,38 @@ class Worker:
         return Frame({"clock": timed.clock})
 
     def _block(self, request: dict[str, Any]) -> Frame:
-        nanoseconds, calls = self._timed[request["handle"]].block(request["calls"])
-        return Frame({"ns": nanoseconds, "calls": calls})
+        block = self._timed[request["handle"]].block(request["calls"])
+        return Frame(
+            {"ns": block.nanoseconds, "calls": block.calls, "until_idle_ns": block.until_idle}
+        )
 
     def _refill(self, request: dict[str, Any]) -> Frame:
-        self._timed[request["handle"]].refill(request["seeds"])
+        self._timed[request["handle"]].refill(request["index"], request["seed"])
         return Frame({"refilled": True})
 
     def _last(self, request: dict[str, Any]) -> Frame:
         timed = self._timed[request["handle"]]
+        output, values, index = timed.outcome(request["index"], request["pick"])
         blobs = BlobList()
-        facts = describe_call(timed.last_output, timed.last_values(), blobs, lifted=False)
-        return Frame({"call": as_json(facts), "index": timed.last_index}, blobs.blobs)
+        facts = describe_call(output, values, blobs, lifted=False)
+        return Frame({"call": as_json(facts), "index": index}, blobs.blobs)
 
     def _release(self, request: dict[str, Any]) -> Frame:
         self._timed.pop(request["handle"], None)
         return Frame({"released": True})
 
+    def _yardsticks(self, request: dict[str, Any]) -> Frame:
+        from .yardsticks import yardsticks_us
+
+        values = generate(request["arguments"], seed=request["seed"], device=request["device"])
+        return Frame({"us": yardsticks_us(self._target.bind(self._module, values))})
+
     def _launches(self, request: dict[str, Any]) -> Frame:  # noqa: ARG002 (one signature for all)
         return Frame({"launches": interpreter.recorded_launches()})
 
     def _compile_kernels(self, request: dict[str, Any]) -> Frame:
-        resources = kernels.compile_launches(
-            self._module, request["launches"], capability=request["capability"]
-        )
+        resources = kernels.compile_launches(self._module, request["launches"], request["target"])
         return Frame({"resources": [asdict(r) for r in resources]})
-
-
-def _synchronise(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
 
 
 def _hello() -> Frame:

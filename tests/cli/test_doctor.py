@@ -64,4 +64,5 @@ def test_json_is_one_object_with_checks_and_abilities(monkeypatch: pytest.Monkey
     assert {a["backend"]: a["level"] for a in answer["abilities"]} == {
         "cpp": "measured",
         "triton": "checked",
+        "cuda": "compiled",
     }

@@ -47,7 +47,7 @@ def level(diagnosis: Diagnosis, backend: BackendName) -> Level:
     return next(a.level for a in diagnosis.abilities if a.backend is backend)
 
 
-def test_with_everything_both_backends_are_measured() -> None:
+def test_with_everything_every_backend_is_measured() -> None:
     diagnosis = diagnosis_of(ALL)
     assert {a.level for a in diagnosis.abilities} == {Level.MEASURED}
     assert diagnosis.can_evaluate
@@ -57,7 +57,9 @@ def test_without_a_gpu_triton_is_checked_but_not_measured() -> None:
     diagnosis = diagnosis_of(ALL - GPU_PARTS)
     assert level(diagnosis, BackendName.TRITON) is Level.CHECKED
     assert level(diagnosis, BackendName.CPP) is Level.MEASURED
+    assert level(diagnosis, BackendName.CUDA) is Level.COMPILED
     assert "not measured (missing: GPU)." in " ".join(diagnosis.conclusion)
+    assert "neither run nor measured (missing: GPU)." in " ".join(diagnosis.conclusion)
 
 
 def test_a_gpu_that_the_sandbox_cannot_open_is_not_measured_on() -> None:
@@ -82,8 +84,8 @@ def test_without_a_compiler_triton_is_still_checked() -> None:
 def test_mending_something_never_makes_a_backend_worse(
     present: frozenset[Subject], more: Subject
 ) -> None:
-    order = [Level.NONE, Level.CHECKED, Level.MEASURED]
-    for backend in BackendName:
+    order = [Level.NONE, Level.COMPILED, Level.CHECKED, Level.MEASURED]
+    for backend in (BackendName.CPP, BackendName.TRITON, BackendName.CUDA):
         before, after = (
             order.index(level(diagnosis_of(p), backend)) for p in (present, present | {more})
         )
@@ -112,6 +114,7 @@ def empty_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A PATH with nothing on it but what the test puts there."""
     machine.compiler_version.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(checks, "find_nvcc", lambda: None)
     return tmp_path
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from evaluator.worker import compiler
+from evaluator.backends import cpp
 from evaluator.worker import native as measured
 from integrations.patch.runtime import native as shipped
 
 
 def test_a_patch_compiles_with_the_flags_that_the_kernel_was_measured_with() -> None:
-    assert (shipped._COMPILER, shipped._FLAGS) == (compiler.COMPILER, compiler.FLAGS)
+    assert (shipped._COMPILER, shipped._FLAGS) == (cpp.COMPILER, cpp.FLAGS)
 
 
 def test_a_patch_gives_c_types_the_meaning_that_they_were_measured_with() -> None:

@@ -95,7 +95,7 @@ def test_without_a_parent_there_is_no_proposal() -> None:
     assert MutateProposer().propose(context) is None
 
 
-@pytest.mark.parametrize("backend", list(BackendName))
+@pytest.mark.parametrize("backend", list(OPERATORS))
 def test_a_candidate_without_kernels_gives_no_proposal(backend) -> None:
     source = "import torch\n\n\ndef entry(x):\n    return x + 1\n"
     assert MutateProposer().propose(context_for(source, backend, 0)) is None
