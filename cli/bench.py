@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.options import backend_named
+
+if TYPE_CHECKING:
+    from benchmarks.result import BenchmarkResult
 
 bench = typer.Typer(help="Measure ksmith itself; results go to benchmarks/results/.")
 
@@ -44,7 +47,6 @@ def first_path(
 ) -> None:
     """Extract, optimise and integrate three functions of LMDeploy and SGLang."""
     from benchmarks.first_path import run_first_path
-    from benchmarks.result import RESULTS
     from bot.pipeline import default_backend
     from cli.live import make_view
 
@@ -57,9 +59,70 @@ def first_path(
             steps=steps,
             seed=seed,
             observer=view,
-            say=lambda line: print(line, file=sys.stderr),
+            say=_say,
         )
         for result in results:
-            path = (output or RESULTS) / f"{result.benchmark}.json"
-            result.write(path)
+            path = _write(result, output)
+    _show(result, path, json=json)
+
+
+@bench.command()
+def noise(
+    work: Annotated[
+        Path, typer.Option(help="Rows measured so far; continued when it is there.")
+    ] = Path("runs/noise"),
+    minutes: Annotated[float, typer.Option(min=0.1, help="For this session.")] = 30.0,
+    null_searches: Annotated[int, typer.Option(min=0, help="Searches among copies.")] = 50,
+    resume: Annotated[
+        bool, typer.Option(help="Go on with the rows in --work, or start anew.")
+    ] = True,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default: benchmarks/results/.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The result as one JSON object.")] = False,
+) -> None:
+    """Judge kernels against themselves: what noise does to times and verdicts. Needs a GPU."""
+    from benchmarks.noise import ROWS_FILE, Plan, run_noise
+
+    if not resume:
+        (work / ROWS_FILE).unlink(missing_ok=True)
+    result = run_noise(work, Plan(minutes, null_searches), say=_say)
+    _show(result, _write(result, output), json=json)
+
+
+@bench.command()
+def throughput(
+    kernelbench: Annotated[
+        Path | None,
+        typer.Option(help="A checkout of KernelBench, to measure beside ours.", exists=True),
+    ] = None,
+    candidates: Annotated[int, typer.Option(min=1, help="Ours, per operator.")] = 60,
+    fresh: Annotated[int, typer.Option(min=1, help="Its, a fresh process each.")] = 4,
+    warm: Annotated[int, typer.Option(min=1, help="Its, in one process.")] = 12,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default: benchmarks/results/.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The result as one JSON object.")] = False,
+) -> None:
+    """Candidates screened per minute, ours beside KernelBench's evaluator. Needs a GPU."""
+    from benchmarks.throughput import run_throughput
+
+    result = run_throughput(kernelbench, candidates=candidates, fresh=fresh, warm=warm, say=_say)
+    _show(result, _write(result, output), json=json)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _write(result: BenchmarkResult, folder: Path | None) -> Path:
+    """Write the result's file and return where it is."""
+    from benchmarks.result import RESULTS
+
+    path = (folder or RESULTS) / f"{result.benchmark}.json"
+    result.write(path)
+    return path
+
+
+def _show(result: BenchmarkResult, path: Path, *, json: bool) -> None:
     print(result.model_dump_json(indent=1, exclude_none=True) if json else f"wrote {path}")

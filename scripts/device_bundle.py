@@ -1,6 +1,6 @@
 """Make ``device-bundle/``: what a GPU machine without a network needs to run ksmith.
 
-The machine has Python, torch, triton and numpy of its own. The bundle brings our tree
+The machine has Python, torch, triton, numpy and scipy of its own. The bundle brings our tree
 (what git tracks, as it is now) and the wheels of our other dependencies for its Python:
 
     python3 scripts/device_bundle.py --python 3.12
@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUNDLE = ROOT / "device-bundle"
-ALREADY_THERE = {"torch", "triton", "numpy"}
+ALREADY_THERE = {"torch", "triton", "numpy", "scipy"}
 TEST_TOOLS = {"pytest", "pytest-timeout", "hypothesis"}
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (39, 35, 34, 31, 28, 27, 24, 17)]
 PLATFORMS += ["manylinux2014_x86_64", "manylinux1_x86_64"]
