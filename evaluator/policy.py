@@ -8,10 +8,11 @@ reason; the sandbox is what contains a hostile one. Allowed imports and headers 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluator.candidate import BackendName, Candidate
+from evaluator.backends import Language, language_of
+from evaluator.candidate import Candidate
 from evaluator.cpp_policy import check_cpp
 from policies.model import SourcePolicy
 
@@ -85,19 +86,24 @@ def check_source(
     if not policy.enforced:
         return []
     tree = ast.parse(candidate.source)
-    visitor = _Visitor(frozenset(policy.python_imports.get(candidate.backend.value, ())))
+    language = language_of(candidate.backend)
+    visitor = _Visitor(frozenset(policy.python_imports.get(language.value, ())))
     visitor.visit(tree)
     found = list(visitor.violations)
     functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
     if entry_function not in functions:
         reason = f"the module does not define the function {entry_function!r}"
         found.append(Violation("entry", 1, reason))
-    if candidate.backend is BackendName.CPP:
-        found += _check_embedded_cpp(tree, policy)
+    if language.native:
+        headers = policy.cpp_headers
+        headers += policy.cuda_headers if language is Language.CUDA else ()
+        found += _check_embedded_cpp(tree, policy, headers)
     return sorted(found, key=lambda v: v.line)
 
 
-def _check_embedded_cpp(tree: ast.Module, policy: SourcePolicy) -> Iterator[Violation]:
+def _check_embedded_cpp(
+    tree: ast.Module, policy: SourcePolicy, headers: Sequence[str]
+) -> Iterator[Violation]:
     """Check the module constant SOURCE; lines are counted in the candidate's file."""
     for node in tree.body:
         if not isinstance(node, ast.Assign) or not _assigns(node, "SOURCE"):
@@ -106,7 +112,7 @@ def _check_embedded_cpp(tree: ast.Module, policy: SourcePolicy) -> Iterator[Viol
             yield Violation("source", node.lineno, "SOURCE must be one string constant")
             continue
         for rule, line, reason in check_cpp(
-            node.value.value, headers=policy.cpp_headers, options=policy.cpp_compiler_options
+            node.value.value, headers=headers, options=policy.cpp_compiler_options
         ):
             yield Violation(rule, node.value.lineno + line - 1, reason)
 

@@ -34,8 +34,10 @@ class SourcePolicy(_Section):
     enforced: bool = True
     """Off only where tests show that the sandbox holds without it."""
     python_imports: dict[str, tuple[str, ...]]
-    """Per backend, the modules (and no others) that a candidate may import."""
+    """Per language, the modules (and no others) that a candidate may import."""
     cpp_headers: tuple[str, ...]
+    cuda_headers: tuple[str, ...]
+    """What CUDA and its dialects may include besides: types and device code, no library."""
     cpp_compiler_options: tuple[str, ...]
     """What ``#pragma GCC optimize`` and ``target`` may name; none that assumes finite numbers."""
 
@@ -73,6 +75,18 @@ class TimingBudget(_Section):
     """Per workload and process pair."""
     half_width: PositiveFloat
     """Sampling stops when the interval's half-width, as a share, is at most this."""
+    slope_pairs: PositiveInt
+    """Pairs of blocks of different length that our own clock judges a claim by."""
+
+
+class SelfComparison(_Section):
+    """The reference timed against itself before a series of measurements."""
+
+    budget: TimingBudget
+    limit: dict[str, PositiveFloat]
+    """Per clock: the machine is unfit where the interval lies further than this from 1."""
+    lasts_seconds: PositiveFloat
+    """So long a result serves the screens that follow."""
 
 
 class TimingPolicy(_Section):
@@ -81,6 +95,22 @@ class TimingPolicy(_Section):
     block_milliseconds: PositiveFloat
     settle_milliseconds: PositiveFloat
     """Pause between blocks, so that one worker's spinning threads do not slow the next."""
+    device_settle_milliseconds: PositiveFloat
+    """The same where the device keeps the clock: host threads do not matter there."""
+    clock_share: PositiveFloat
+    """A round counts if the GPU's clock was the same around all its blocks, up to this share."""
+    cool_down_milliseconds: PositiveFloat
+    """The pause after a round in which the clock moved; it grows until a round counts again."""
+    exclusive_gpu: bool
+    """Whether another process that computes on the GPU makes the machine unfit."""
+    slope_share: PositiveFloat
+    """A claim may lie so far below what our own clock says that one more call costs."""
+    slope_resolution_us: PositiveFloat
+    """And by so much per pair of blocks: pipes and schedulers are no finer."""
+    idle_share: PositiveFloat
+    """The device may be busy for this share of a block after the block's own stream ended."""
+    roofline_slack: float = Field(ge=0.0, lt=1.0)
+    """A time so far below the least that memory allows is impossible."""
     waiting_share: PositiveFloat
     """A round counts if eager's threads waited for a core less than this share of its block.
     Alone on a machine they wait 0 to 13 %, most of it right after they are let run; where
@@ -95,12 +125,21 @@ class TimingPolicy(_Section):
     """Rotated inputs together aim at this size, within the bounds below."""
     min_buffers: int = Field(ge=2)
     max_buffers: PositiveInt
+    cold_l2_multiple: PositiveFloat
+    """On a known GPU the rotation aims at this many times the L2 cache: copies of the inputs at
+    other addresses are added to it."""
+    max_rotation: PositiveInt
+    """Inputs and copies; calls so small that this many fit the cache are timed warm."""
     threads: PositiveInt | None = None
     """Threads of candidate and baseline alike; none means one per core we may use."""
     coarse_ratio: PositiveFloat
     """A candidate this many times slower than the incumbent is timed coarsely."""
     screen: TimingBudget
     confirm: TimingBudget
+    other_clock: TimingBudget
+    """A confirmation on a GPU measures the regime that does not rank by this."""
+    self_comparison: SelfComparison | None
+    """None trusts the machine unseen."""
 
 
 class EvaluatorPolicy(_Section):
