@@ -50,7 +50,7 @@ def compile_launches(
 def read_ptxas(said: str) -> list[Resources]:
     """Read what ``ptxas -v`` (and ``nvcc -Xptxas -v``) says of each kernel; ``[]`` without it."""
     starts = [*_ENTRY.finditer(said)]
-    ends = [m.start() for m in starts[1:]] + [len(said)]
+    ends = [m.start() for m in starts[1:]] + [len(said)] * bool(starts)
     return [
         _read_entry(start.group(1), start.group(2), said[start.end() : end])
         for start, end in zip(starts, ends, strict=True)
