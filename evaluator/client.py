@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from evaluator.backends import KernelTarget, NativeBuild
+from evaluator.census import RawCensus
 from evaluator.device import Device
 from evaluator.evaluation import Clock, KernelResources
 from evaluator.records import complaint
@@ -56,6 +57,14 @@ class BlockTime:
     def per_call_ns(self) -> float:
         """Claimed time per call."""
         return self.claimed_ns / self.calls
+
+
+@dataclass(frozen=True)
+class ObservedTraffic:
+    """Per argument: its bytes, how many sampled elements mattered, how many were sampled."""
+
+    readings: Mapping[str, tuple[int, int, int]]
+    written_bytes: float
 
 
 class Client:
@@ -257,9 +266,69 @@ class Client:
         )
         return {str(name): float(us) for name, us in reply.message["us"].items()}
 
+    def observe_traffic(
+        self,
+        workload: Workload,
+        writes: Sequence[str],
+        *,
+        seeds: Sequence[int],
+        samples: int,
+        sampling_seconds: float,
+        seconds: float,
+    ) -> ObservedTraffic:
+        """Which elements of the arguments matter, and how many bytes are written."""
+        reply = self.session.request(
+            {
+                "kind": "traffic",
+                "arguments": plain_arguments(workload),
+                "writes": list(writes),
+                "seeds": list(seeds),
+                "device": self._device,
+                "samples": samples,
+                "seconds": sampling_seconds,
+            },
+            timeout_seconds=seconds,
+        )
+        try:
+            return ObservedTraffic(
+                readings={
+                    str(name): (int(r["size_bytes"]), int(r["mattered"]), int(r["sampled"]))
+                    for name, r in reply.message["readings"].items()
+                },
+                written_bytes=float(reply.message["written_bytes"]),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise self._nonsense(f"its traffic makes no sense: {error!r}") from error
+
     def release(self, handle: int, *, seconds: float) -> None:
         """Free the buffers."""
         self.session.request({"kind": "release", "handle": handle}, timeout_seconds=seconds)
+
+    def census(
+        self,
+        workload: Workload,
+        seed: int,
+        *,
+        writes: Sequence[str],
+        seconds: float,
+        profile: bool = False,
+    ) -> RawCensus:
+        """Call on the inputs of ``seed`` and return what ran; ``profile`` asks CUPTI as well."""
+        reply = self.session.request(
+            {
+                "kind": "census",
+                "arguments": plain_arguments(workload),
+                "seed": seed,
+                "writes": list(writes),
+                "device": self._device,
+                "profile": profile,
+            },
+            timeout_seconds=seconds,
+        )
+        try:
+            return RawCensus.model_validate(reply.message.get("census"))
+        except ValidationError as error:
+            raise self._nonsense(f"its census makes no sense: {complaint(error)}") from error
 
     def launches(self, *, seconds: float) -> list[dict[str, Any]]:
         """The distinct Triton launches that the interpreter recorded."""

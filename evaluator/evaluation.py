@@ -52,6 +52,8 @@ class Verdict(StrEnum):
     SLOWER = "slower"
     SAME = "same"
     AMBIGUOUS = "ambiguous"
+    UNIMPROVED = "unimproved"
+    """Its time looks better, but the library does the reference's whole work in it."""
 
 
 class Baseline(StrEnum):
@@ -175,6 +177,69 @@ class Flag(Record):
     evidence: str
 
 
+class Owner(StrEnum):
+    """Whose code a kernel, op or function is."""
+
+    OWN = "own"
+    """Written in the candidate's source."""
+    LIBRARY = "library"
+    """torch's and its vendors': ATen, cuBLAS, cuDNN, copies and fills."""
+    COMPILER = "compiler"
+    """Made by ``torch.compile`` while the candidate ran."""
+
+
+class CensusMethod(StrEnum):
+    """How it was seen what a call runs."""
+
+    PROFILER = "profiler"
+    """Kernels on the device with their times, by CUPTI."""
+    DISPATCH = "dispatch"
+    """ATen ops and Triton launches, counted on the host."""
+    HOST = "host"
+    """ATen ops and native functions on a CPU, with their times."""
+    INTERPRETER = "interpreter"
+    """Triton launches in the interpreter."""
+
+
+class KernelUse(Record):
+    """One kernel, op or native function in one call."""
+
+    name: str
+    owner: Owner
+    launches: NonNegativeInt
+    share: float | None = Field(default=None, ge=0.0, le=1.0)
+    """Of the time of all that the call runs; None where nothing was timed."""
+
+
+class WorkloadCensus(Record):
+    """What one call of the candidate runs on one workload, beside the reference."""
+
+    workload: str
+    method: CensusMethod
+    launches: NonNegativeInt
+    """Kernels, copies and fills of one call; with ``dispatch`` and ``host``, ops and functions."""
+    reference_launches: NonNegativeInt | None = None
+    own_share: float | None = Field(default=None, ge=0.0, le=1.0)
+    library_share: float | None = Field(default=None, ge=0.0, le=1.0)
+    """Of the time, in library kernels that compute; copies and fills are neither."""
+    kernels: tuple[KernelUse, ...] = ()
+    """The most expensive first; kept back for a held-out workload."""
+    reference_ops: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    """ATen ops of the reference and how often it calls them, views and allocations left out."""
+    repeats_reference: bool = False
+    """Whether the library does all of the reference's work in the candidate too."""
+
+
+class Triviality(Record):
+    """Whether a win is worth a maintainer's time."""
+
+    trivial: bool
+    score: float = Field(ge=0.0, le=1.0)
+    """The evidence that it is not; ``trivial`` from the policy's threshold on."""
+    reasons: tuple[str, ...] = ()
+    """Sentences, the weightiest first."""
+
+
 class Environment(Record):
     """The machine and the versions that a number belongs to."""
 
@@ -213,6 +278,8 @@ class Evaluation(Record):
     """Whether the speedups come from fresh processes that had no part in a selection."""
     resources: tuple[KernelResources, ...] = ()
     flags: tuple[Flag, ...] = ()
+    census: tuple[WorkloadCensus, ...] = ()
+    triviality: Triviality | None = None
     attested: dict[str, Attestor] = Field(default_factory=dict)
     log_tail: str = ""
 

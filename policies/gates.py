@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 Word = Literal["faster", "slower", "same", "ambiguous"]
+CensusWord = Literal["faster", "slower", "same", "ambiguous", "unimproved"]
 
 
 def interval_verdict(*, low: float, high: float, lower_99: float, threshold: float) -> Word:
@@ -28,3 +29,12 @@ def interval_verdict(*, low: float, high: float, lower_99: float, threshold: flo
 def problem_verdict(overall: Word, *, any_slower: bool) -> Word:
     """Return the verdict of a problem: never ``faster`` while one workload is ``slower``."""
     return "ambiguous" if overall == "faster" and any_slower else overall
+
+
+def census_verdict(word: CensusWord, *, unimproved: bool) -> CensusWord:
+    """Return the verdict once it is known what ran.
+
+    A candidate whose device work is the reference's is ``unimproved`` whatever its time, unless
+    it is ``slower``, which says more.
+    """
+    return "unimproved" if unimproved and word != "slower" else word

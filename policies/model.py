@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -142,6 +142,22 @@ class TimingPolicy(_Section):
     """None trusts the machine unseen."""
 
 
+class CensusPolicy(_Section):
+    """What is made of the kernels and library ops that a candidate's call runs."""
+
+    enabled: bool
+    """Off where a function is compared with itself on purpose; nothing is ``unimproved`` then."""
+    same_work_share: float = Field(gt=0.0, le=1.0)
+    """With so much of the reference's work done by the same library kernels, a candidate is
+    ``unimproved``."""
+    decoy_share: float = Field(gt=0.0, le=1.0)
+    """Of the time: beside the reference's whole work, own kernels below this are decoys."""
+    library_share: float = Field(ge=0.0, le=1.0)
+    """Of the time: library compute up to this is not worth a word."""
+    library_compute: Literal["violation", "warning", "allowed"]
+    hidden_compiler: Literal["violation", "warning"]
+
+
 class EvaluatorPolicy(_Section):
     """Everything that the evaluator takes from ``default.yml``."""
 
@@ -150,6 +166,7 @@ class EvaluatorPolicy(_Section):
     limits: TimeLimits
     correctness: CorrectnessPolicy
     timing: TimingPolicy
+    census: CensusPolicy
 
     @classmethod
     def default(cls) -> Self:

@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
-from . import interpreter, kernels
+from . import interpreter, kernels, traffic
 from .calls import Target, as_json, describe_call
+from .census import take_census
 from .checked import CheckedCalls
 from .inputs import generate
 from .module import describe_failure, import_source
@@ -34,7 +35,7 @@ class Worker:
     """Holds the loaded module and the prepared timings."""
 
     def __init__(self) -> None:
-        self._module: Mapping[str, Any] = {}
+        self._module: dict[str, Any] = {}
         self._target = Target("", None, (), ())
         self._checked = CheckedCalls()
         self._timed: dict[int, TimedTarget] = {}
@@ -46,7 +47,9 @@ class Worker:
             "refill": self._refill,
             "last": self._last,
             "release": self._release,
+            "traffic": self._traffic,
             "yardsticks": self._yardsticks,
+            "census": self._census,
             "launches": self._launches,
             "compile_kernels": self._compile_kernels,
         }
@@ -127,6 +130,32 @@ class Worker:
 
         values = generate(request["arguments"], seed=request["seed"], device=request["device"])
         return Frame({"us": yardsticks_us(self._target.bind(self._module, values))})
+
+    def _census(self, request: dict[str, Any]) -> Frame:
+        found = take_census(
+            self._target,
+            self._module,
+            request["arguments"],
+            seed=request["seed"],
+            writes=request["writes"],
+            device=request["device"],
+            profile=request["profile"],
+        )
+        return Frame({"census": found})
+
+    def _traffic(self, request: dict[str, Any]) -> Frame:
+        return Frame(
+            traffic.observe(
+                self._target,
+                self._module,
+                request["arguments"],
+                request["writes"],
+                seeds=request["seeds"],
+                device=request["device"],
+                samples=request["samples"],
+                seconds=request["seconds"],
+            )
+        )
 
     def _launches(self, request: dict[str, Any]) -> Frame:  # noqa: ARG002 (one signature for all)
         return Frame({"launches": interpreter.recorded_launches()})
