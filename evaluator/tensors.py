@@ -7,18 +7,21 @@ that came with them are a broken protocol, not a wrong answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evaluator.worker.protocol import CallFacts, ProtocolError, TensorFacts
-from evaluator.workload import DType, TensorSpec, Workload
+from evaluator.workload import DerivedWorkload, DType, TensorSpec, Workload
 
 Array = npt.NDArray[Any]
 
 PLAIN_TENSOR = "torch.Tensor"
+
+GUARD_BYTE = 0xFF
+"""As in ``evaluator/worker/arena.py``."""
 
 _NUMPY_TYPES: Mapping[str, str] = {
     DType.FLOAT64: "<f8",
@@ -84,6 +87,14 @@ class CallResult:
     container: str
     outputs: tuple[Snapshot, ...]
     arguments: Mapping[str, Snapshot]
+    zones: Mapping[str, bytes] = field(default_factory=dict)
+    """The memory around each argument; it held ``GUARD_BYTE`` before the call."""
+    earlier: tuple[Snapshot, ...] | None = None
+    """The outputs of the call before as they were after this one, where that was asked."""
+    late: tuple[int, ...] = ()
+    """Outputs that changed after the caller's stream was through with the call."""
+    new_threads: tuple[int, int] = (0, 0)
+    """Threads that the call left behind: those that Python knows, and all."""
 
 
 def widen(values: Array, dtype: str) -> Array:
@@ -104,15 +115,37 @@ def read_call(message: Mapping[str, Any], blobs: Sequence[bytes]) -> CallResult:
         container=facts.container,
         outputs=tuple(_snapshot(t, blobs) for t in facts.outputs),
         arguments={t.name: _snapshot(t, blobs) for t in facts.arguments},
+        **_observations(message, blobs),
     )
+
+
+def _observations(message: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, Any]:
+    """What was seen around a checked call; a timed one's reply has none of it."""
+    try:
+        earlier = message.get("earlier")
+        before, after = message.get("threads", ({"python": 0, "all": 0},) * 2)
+        return {
+            "zones": {str(n): blobs[int(at)] for n, at in message.get("zones", {}).items()},
+            "earlier": None
+            if earlier is None
+            else tuple(_snapshot(TensorFacts.read(t), blobs) for t in earlier),
+            "late": tuple(int(position) for position in message.get("late", ())),
+            "new_threads": tuple(int(after[k]) - int(before[k]) for k in ("python", "all")),
+        }
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"not what is seen around a call: {error!r}") from error
 
 
 def plain_arguments(workload: Workload) -> dict[str, Any]:
     """Return the workload's arguments as the worker's ``inputs.generate`` takes them."""
-    return {
+    plain: dict[str, Any] = {
         name: value.model_dump(mode="json") if isinstance(value, TensorSpec) else value
         for name, value in workload.arguments.items()
     }
+    if isinstance(workload, DerivedWorkload):
+        for name, twist in workload.twists.items():
+            plain[name] |= {"twist": twist.value, "twist_number": workload.twist_number}
+    return plain
 
 
 def input_storages(workload: Workload, seed: int) -> dict[str, bytes]:
@@ -121,6 +154,11 @@ def input_storages(workload: Workload, seed: int) -> dict[str, bytes]:
 
     values = generate(plain_arguments(workload), seed=seed)
     return {name: _storage_bytes(values[name]) for name in workload.tensors}
+
+
+def storage_sizes(result: CallResult) -> list[int]:
+    """Bytes of the outputs' storages, as an allocator sees them."""
+    return sorted({len(o.storage) for o in result.outputs if o.storage})
 
 
 def _storage_bytes(tensor: Any) -> bytes:

@@ -133,3 +133,49 @@ class Workload(Record):
         return sum(
             t.numel * t.dtype.itemsize_bytes for t in self.tensors.values() if t.alias_of is None
         )
+
+
+class Twist(StrEnum):
+    """How drawn elements are changed into values that kernels get wrong."""
+
+    ZEROS = "zeros"
+    TIES = "ties"
+    """Four distinct values."""
+    EQUAL_ROWS = "equal_rows"
+    LARGE = "large"
+    TINY = "tiny"
+    SCALES = "scales"
+    """Each element has a magnitude of its own."""
+    MINUS_INFINITY = "minus_infinity"
+    PLUS_INFINITY = "plus_infinity"
+    """An eighth of the elements, here and there."""
+    ONE_CHANGED = "one_changed"
+    """One element is another: NaN in a floating tensor, else another legal value."""
+    REDRAWN = "redrawn"
+    """All elements are drawn anew."""
+
+
+class Variation(StrEnum):
+    """In what a derived workload differs from the declared ones."""
+
+    SHAPES = "shapes"
+    VALUES = "values"
+    LAYOUTS = "layouts"
+
+
+class DerivedWorkload(Workload):
+    """A workload that the evaluator made of a declared one; no proposer ever sees it."""
+
+    variation: Variation
+    twists: dict[str, Twist] = Field(default_factory=dict)
+    """Per tensor argument."""
+    twist_number: NonNegativeInt = 0
+    """Which of many changes; other numbers change other elements."""
+    may_refuse: bool = False
+    """Whether an exception is as good as a right answer: it lies outside what was declared."""
+    held_out: bool = True
+
+    @property
+    def is_stress(self) -> bool:
+        """Whether its values are extreme, so that only gross errors count."""
+        return bool(self.twists)

@@ -107,6 +107,12 @@ def describe_call(
     )
 
 
+def describe_tensors(tensors: Sequence[torch.Tensor], blobs: BlobList) -> list[dict[str, Any]]:
+    """Copy ``tensors`` into ``blobs`` and return their facts as JSON."""
+    stored = _Storages({f"output {i}": t for i, t in enumerate(tensors)}, blobs)
+    return [asdict(stored.facts(f"output {i}")) for i in range(len(tensors))]
+
+
 def output_tensors(returned: Any) -> Sequence[torch.Tensor]:
     """Return the tensors of a bare tensor, tuple or list.
 

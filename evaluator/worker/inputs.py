@@ -2,20 +2,33 @@
 
 The supervisor and every worker draw inputs with this code, on the CPU, one generator per
 argument seeded by (seed, name), so that adding an argument changes no other. ``arguments``
-maps names to scalars or to the fields of ``evaluator.workload.TensorSpec``.
+maps names to scalars or to the fields of ``evaluator.workload.TensorSpec``, to which the
+supervisor may add a ``twist`` (``evaluator.workload.Twist``) and its number.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
+_LARGE = {torch.float16: 2.0**6}
+_TINY = {torch.float16: 2.0**-10}
+"""What squares and sums of float16 bear; other types bear 2^10 and 2^-20."""
+_TIED_VALUES = 4
+_INFINITE_SHARE = 8
 
-def generate(arguments: Mapping[str, Any], *, seed: int, device: str = "cpu") -> dict[str, Any]:
+Place = Callable[[str, torch.Tensor], torch.Tensor]
+
+
+def generate(
+    arguments: Mapping[str, Any], *, seed: int, device: str = "cpu", place: Place | None = None
+) -> dict[str, Any]:
     """Return a value for each argument; tensors lie on ``device`` with the strides asked for.
+
+    ``place`` moves each tensor that is no alias to where it shall lie, before aliases are made.
 
     Raises:
         ValueError: strides overlap in a way that ``expand`` cannot make, or an alias does
@@ -28,7 +41,8 @@ def generate(arguments: Mapping[str, Any], *, seed: int, device: str = "cpu") ->
         elif spec.get("alias_of") is not None:
             values[name] = _alias(values[spec["alias_of"]], spec)
         else:
-            values[name] = _tensor(spec, _generator(seed, name), device)
+            made = _tensor(spec, seed, name, device)
+            values[name] = made if place is None else place(name, made)
     return values
 
 
@@ -46,13 +60,19 @@ def _alias(owner: torch.Tensor, spec: Mapping[str, Any]) -> torch.Tensor:
     return owner.as_strided(shape, tuple(strides))
 
 
-def _tensor(spec: Mapping[str, Any], generator: torch.Generator, device: str) -> torch.Tensor:
+def _tensor(spec: Mapping[str, Any], seed: int, name: str, device: str) -> torch.Tensor:
     shape, strides = tuple(spec["shape"]), spec.get("strides")
     dtype = getattr(torch, spec["dtype"])
+    once = shape
+    if strides is not None:
+        once = tuple(1 if step == 0 else s for s, step in zip(shape, strides, strict=True))
+    drawn = _draw(once, dtype, spec["values"], _generator(seed, name))
+    if spec.get("twist") is not None and drawn.numel():
+        chance = _generator(seed, f"{name}:{spec['twist']}:{spec['twist_number']}")
+        drawn = _twisted(drawn, spec["twist"], spec["values"], chance)
     if strides is None:
-        return _draw(shape, dtype, spec["values"], generator).to(device)
-    once = tuple(1 if step == 0 else s for s, step in zip(shape, strides, strict=True))
-    return _strided(_draw(once, dtype, spec["values"], generator), shape, tuple(strides), device)
+        return drawn.to(device)
+    return _strided(drawn, shape, tuple(strides), device)
 
 
 def _strided(
@@ -103,3 +123,70 @@ def _draw(
 def _ties(shape: tuple[int, ...], distinct: int, generator: torch.Generator) -> torch.Tensor:
     palette = torch.randn(distinct, generator=generator)
     return palette[torch.randint(0, distinct, shape, generator=generator)]
+
+
+def _twisted(
+    drawn: torch.Tensor, twist: str, values: Mapping[str, Any], chance: torch.Generator
+) -> torch.Tensor:
+    """``drawn`` changed as ``evaluator.workload.Twist`` says, in its own type."""
+    shape, dtype = drawn.shape, drawn.dtype
+    match twist:
+        case "zeros":
+            return torch.zeros_like(drawn)
+        case "ties":
+            tied = _ties(tuple(shape), _TIED_VALUES, chance)
+            return tied.mul_(values["std"]).add_(values["mean"]).to(dtype)
+        case "equal_rows":
+            row = drawn.reshape(-1, shape[-1] if shape else 1)[:1]
+            return row.expand(drawn.numel() // row.numel(), -1).reshape(shape).clone()
+        case "large":
+            return drawn * _LARGE.get(dtype, 2.0**10)
+        case "tiny":
+            return drawn * _TINY.get(dtype, 2.0**-20)
+        case "scales":
+            exponents = torch.randint(-8, 9, shape, generator=chance)
+            return (drawn.double() * torch.exp2(exponents.double())).to(dtype)
+        case "minus_infinity" | "plus_infinity":
+            infinity = float("-inf") if twist == "minus_infinity" else float("inf")
+            chosen = torch.randperm(drawn.numel(), generator=chance)
+            chosen = chosen[: max(1, drawn.numel() // _INFINITE_SHARE)]
+            drawn.view(-1)[chosen] = infinity
+            return drawn
+        case "one_changed":
+            return _one_changed(drawn, values, chance)
+        case "redrawn":
+            return _draw(tuple(shape), dtype, values, chance)
+    raise ValueError(f"unknown twist: {twist}")
+
+
+def _one_changed(
+    drawn: torch.Tensor, values: Mapping[str, Any], chance: torch.Generator
+) -> torch.Tensor:
+    flat = drawn.view(-1)
+    at = int(torch.randint(0, flat.numel(), (), generator=chance))
+    if drawn.is_floating_point():
+        flat[at] = float("nan")
+    elif drawn.dtype == torch.bool:
+        flat[at] = not bool(flat[at])
+    elif values["kind"] == "integers" and values["high"] - values["low"] > 1:
+        low, count = int(values["low"]), int(values["high"]) - int(values["low"])
+        flat[at] = low + (int(flat[at]) - low + 1) % count
+    else:  # two of a row change places: still a permutation
+        extent = drawn.shape[-1] if drawn.dim() else 1
+        other = at - at % extent + (at + 1) % extent
+        flat[[at, other]] = flat[[other, at]]
+    return drawn
+
+
+def jittered(values: Mapping[str, Any], *, amplitude: float, seed: int) -> dict[str, Any]:
+    """``values`` with every floating element moved by about ``amplitude`` of itself."""
+    moved: dict[int, torch.Tensor] = {}
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            if id(value) not in moved:
+                noise = torch.randn(value.shape, generator=_generator(seed, name))
+                moved[id(value)] = value * (1 + amplitude * noise.to(value))
+            value = moved[id(value)]
+        result[name] = value
+    return result
