@@ -20,6 +20,9 @@ from evaluator.evaluation import (
     Severity,
     Speedup,
     Status,
+    Triviality,
+    Verdict,
+    WorkloadCensus,
     WorkloadCorrectness,
     WorkloadTiming,
 )
@@ -41,6 +44,8 @@ class Draft:
     speedups: tuple[Speedup, ...] = ()
     resources: tuple[KernelResources, ...] = ()
     flags: list[Flag] = field(default_factory=list)
+    census: tuple[WorkloadCensus, ...] = ()
+    triviality: Triviality | None = None
     log: str = ""
 
     def record(
@@ -58,6 +63,8 @@ class Draft:
             attested |= {"timings": Attestor.WORKER, "speedups": Attestor.SUPERVISOR}
         if self.resources:
             attested["resources"] = Attestor.WORKER
+        if self.census:
+            attested["census"] = Attestor.WORKER
         return Evaluation(
             candidate_id=self.candidate.id,
             problem_id=problem.id,
@@ -73,6 +80,8 @@ class Draft:
             speedups=self.speedups,
             confirmed=confirmed,
             resources=self.resources,
+            census=self.census,
+            triviality=self.triviality,
             flags=tuple(dict.fromkeys(self.flags)),
             attested=attested,
             log_tail=self.log[-_LOG_CHARACTERS:],
@@ -99,7 +108,8 @@ def success_message(status: Status, draft: Draft, *, lacks: str) -> str:
     if status is Status.NOT_MEASURED:
         return f"correct in Triton's interpreter; not measured, for {lacks}"
     speedup = next(s for s in draft.speedups if s.baseline is Baseline.EAGER)
+    why = ", by the reference's own kernels" if speedup.verdict is Verdict.UNIMPROVED else ""
     return (
         f"{speedup.verdict.value}: {speedup.value:.3f}x against eager "
-        f"[{speedup.low:.3f}, {speedup.high:.3f}]"
+        f"[{speedup.low:.3f}, {speedup.high:.3f}]{why}"
     )

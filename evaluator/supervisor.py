@@ -19,7 +19,9 @@ from typing import Self
 from evaluator import machine
 from evaluator.backends import Backend, choose_backend, runs_here
 from evaluator.candidate import BackendName, Candidate
+from evaluator.census import withhold
 from evaluator.client import Client
+from evaluator.counting import CensusTaker, interpreted_census
 from evaluator.device import Device
 from evaluator.draft import Draft, busy_flags, success_message
 from evaluator.errors import WorkerLost
@@ -100,6 +102,7 @@ class LocalEvaluator:
         self._baselines: Baselines | None = None
         self._workloads: list[Workload] = list(loaded.problem.workloads)
         self._intake_flags: list[Flag] = []
+        self._census = CensusTaker(self.policy.census, call_seconds=self.policy.limits.call_seconds)
 
     def __enter__(self) -> Self:
         """Start the reference and check that it can be judged by.
@@ -222,6 +225,7 @@ class LocalEvaluator:
                 if self.backend.interpreted:
                     self._compile(draft, client)
                     return Status.NOT_MEASURED
+                self._count(draft, client, self._reference, profile=False)
                 budget = self.policy.timing.screen
                 pair = self._time(draft, client, self._baselines, budget, incumbent_us)
             finally:
@@ -287,7 +291,13 @@ class LocalEvaluator:
         with client.session:
             try:
                 self._check(draft, client, reference, seeds)
-                return self._time(draft, client, baselines, budget, None)
+                profile = self.backend.gpu
+                if not draft.census and not profile:
+                    self._count(draft, client, reference, profile=False)
+                pair = self._time(draft, client, baselines, budget, None)
+                if not draft.census and profile:
+                    self._count(draft, client, reference, profile=True)
+                return pair
             finally:
                 draft.log = client.session.log_tail()
 
@@ -318,6 +328,32 @@ class LocalEvaluator:
         )
         draft.correctness = findings.correctness
         draft.flags += findings.flags
+
+    def _count(self, draft: Draft, client: Client, reference: Reference, *, profile: bool) -> None:
+        """Find out what the candidate's call runs, beside the reference's.
+
+        Raises:
+            Ended: it fails while it is watched, or runs what the policy forbids.
+        """
+        if not self.policy.census.enabled:
+            return
+        self._tell("counting kernels")
+        source = draft.candidate.source
+        try:
+            census = self._census.take(
+                client, source, reference, self._workloads, draw_seed(), profile=profile
+            )
+        except (RequestFailed, WorkerCrashed, WorkerTimedOut) as error:
+            if error.role is not Role.CANDIDATE:
+                raise WorkerLost(f"the census stopped: {error}") from error
+            ended = ended_by(error, "while its kernels were counted")
+            ended.correctness = tuple(draft.correctness)
+            raise ended from error
+        draft.census = census.workloads
+        draft.flags += census.flags
+        if (broken := census.violation) is not None:
+            message = f"{broken.evidence} [{broken.rule}]"
+            raise Ended(Status.POLICY_VIOLATION, message, correctness=draft.correctness)
 
     def _time(
         self,
@@ -363,6 +399,8 @@ class LocalEvaluator:
         assert target is not None  # every interpreted backend has one
         self._tell(f"compiling for {target.name}")
         launches = client.launches(seconds=self.policy.limits.call_seconds)
+        names = [str(launch.get("kernel")) for launch in launches]
+        draft.census = interpreted_census(self._workloads, names, draft.candidate.source)
         if not launches:
             evidence = "no @triton.jit kernel was launched"
             flag = Flag(rule="no-kernel", severity=Severity.WARNING, evidence=evidence)
@@ -391,6 +429,7 @@ class LocalEvaluator:
         draft.timings, draft.speedups = summarise(
             self._workloads, pairs, counts, self.policy.verdict
         )
+        draft.timings, draft.speedups = withhold(draft.timings, draft.speedups, draft.census)
         if baselines is not None:
             draft.flags += baselines.flags
 
