@@ -18,10 +18,12 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -29,7 +31,7 @@ from pathlib import Path
 from evaluator.errors import SandboxUnavailable
 from evaluator.sandbox import Limits, SandboxSpec, mounts
 from evaluator.sandbox.plumbing import Plumbing
-from evaluator.sandbox.process import NamespaceProcess
+from evaluator.sandbox.process import Namespace, NamespaceProcess
 from evaluator.sandbox.restrictions import why_isolation_fails
 from evaluator.sandbox.seccomp import filter_program
 
@@ -38,6 +40,11 @@ _OLDEST_VERSION = (0, 8)
 
 _FIRST_USER, _USERS = 60_000, 5_003
 _NOBODY = 65_534
+USER_SLOTS = 64
+"""Programs that one process of ours may run side by side as different users."""
+
+_LAUNCHER_RIGHTS = ("SETUID", "SETGID", "SETPCAP")
+"""What it takes to become another user and to give up the bounding set."""
 
 _LAUNCHER = Path(__file__).with_name("launch.py")
 _LAUNCHER_INSIDE = "/ksmith/launch.py"
@@ -76,13 +83,10 @@ class BubblewrapSandbox:
         Raises:
             SandboxUnavailable: isolation failed, or the program does not exist inside.
         """
-        user = _user(spec.user_slot) if os.geteuid() == 0 else None
         with Plumbing() as pipes:
             pipes.from_child("log")
-            arguments = _arguments(spec, pipes, user=user)
-            process = _SPAWNER.submit(_spawn, self.bwrap, arguments, pipes).result()
-            pipes.close_theirs()
-            try:
+            arguments = _arguments(spec, pipes, user=user_of(spec.user_slot))
+            with _spawned(self.bwrap, arguments, pipes) as process:
                 init_pid = _hold_init(pipes)
                 _wait_until_ready(pipes, spec.argv[0])
                 return NamespaceProcess(
@@ -94,10 +98,41 @@ class BubblewrapSandbox:
                     log=pipes.take_reader("log"),
                     limits=spec.limits,
                 )
-            except BaseException:
-                process.kill()
-                process.wait()
-                raise
+
+    def start_trusted(
+        self, spec: SandboxSpec, files: Mapping[Path, str]
+    ) -> tuple[Namespace, socket.socket]:
+        """Start a program of ours inside, with the rights to make namespaces and no limits.
+
+        Args:
+            spec: of which the user is not applied, and of the limits only those on files.
+            files: more read-only binds.
+
+        Returns:
+            The namespace, and our end of a socket, whose other end the program inherits
+            under the number that is its last argument.
+
+        Raises:
+            SandboxUnavailable: isolation failed.
+        """
+        users = [user for slot in range(USER_SLOTS) if (user := user_of(slot)) is not None]
+        rights = (*_LAUNCHER_RIGHTS, "SYS_ADMIN")
+        with Plumbing() as pipes:
+            pipes.from_child("log")
+            arguments = [
+                *_namespaces(rights if users else None),
+                *_surroundings(spec, pipes, files=files, users=users or [_NOBODY]),
+                *("--", *spec.argv, str(pipes.socket_pair("control"))),
+            ]
+            with _spawned(self.bwrap, arguments, pipes) as process:
+                _hold_init(pipes)
+                namespace = Namespace(
+                    process,
+                    init_pidfd=pipes.ours.pop("init"),
+                    log=pipes.take_reader("log"),
+                    log_bytes=spec.limits.log_bytes,
+                )
+            return namespace, pipes.take_socket("control")
 
 
 @cache
@@ -142,28 +177,23 @@ def _bundled_bwrap() -> Path | None:
     return next((path.resolve() for path in paths if path.is_file()), None)
 
 
-def _user(slot: int) -> int:
+def user_of(slot: int) -> int | None:
     """Return the slot's user: distinct for all slots of one process, and most likely for
-    those of two, whose processes would else count against one limit."""
-    if not 0 <= slot < _USERS:
-        raise ValueError(f"user_slot {slot} is not in 0..{_USERS - 1}")
-    return _FIRST_USER + (os.getpid() * 16 + slot) % _USERS
+    those of two, whose processes would else count against one limit. None without root,
+    where each sandbox has a user namespace of its own."""
+    if not 0 <= slot < USER_SLOTS:
+        raise ValueError(f"user_slot {slot} is not in 0..{USER_SLOTS - 1}")
+    if os.geteuid() != 0:
+        return None
+    return _FIRST_USER + (os.getpid() * USER_SLOTS + slot) % _USERS
 
 
 def _arguments(spec: SandboxSpec, pipes: Plumbing, *, user: int | None) -> list[str]:
     """Return bubblewrap's command line for ``spec``; opens the pipes that it names."""
-    scratch_bytes = spec.limits.file_bytes
+    files, users = {_LAUNCHER: _LAUNCHER_INSIDE}, [_NOBODY if user is None else user]
     return [
-        *_namespaces(user),
-        *mounts.system_arguments(),
-        *mounts.private_arguments(tmp_bytes=4 * scratch_bytes, shared_memory_bytes=scratch_bytes),
-        *_accounts(pipes, user=_NOBODY if user is None else user),
-        *mounts.bind_arguments(mounts.interpreter_binds()),
-        *mounts.bind_arguments({**spec.read_only, _LAUNCHER: _LAUNCHER_INSIDE}),
-        *(mounts.gpu_arguments() if spec.gpu else []),
-        *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"),  # noqa: S108 - inside
-        *_environment(spec),
-        *("--info-fd", str(pipes.from_child("info"))),
+        *_namespaces(None if user is None else _LAUNCHER_RIGHTS),
+        *_surroundings(spec, pipes, files=files, users=users),
         *("--seccomp", str(pipes.data("seccomp", filter_program()))),
         *("--", sys.executable, "-I", "-S", _LAUNCHER_INSIDE),
         json.dumps(_launch_settings(spec, pipes, user)),
@@ -171,20 +201,43 @@ def _arguments(spec: SandboxSpec, pipes: Plumbing, *, user: int | None) -> list[
     ]
 
 
-def _namespaces(user: int | None) -> list[str]:
+def _namespaces(rights: Sequence[str] | None) -> list[str]:
+    """Return the namespaces; with ``rights``, those that root keeps, else a user namespace."""
     common = ["--die-with-parent", "--new-session", "--hostname", "sandbox"]
-    if user is None:
+    if rights is None:
         unprivileged = ["--unshare-user", "--uid", str(_NOBODY), "--gid", str(_NOBODY)]
         return [*common, "--unshare-all", *unprivileged]
     unshare = ["--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts"]
-    # What the launcher needs to become another user and to give up its bounding set.
-    keep = [f for c in ("SETUID", "SETGID", "SETPCAP") for f in ("--cap-add", f"CAP_{c}")]
+    keep = [f for right in rights for f in ("--cap-add", f"CAP_{right}")]
     return [*common, *unshare, "--unshare-cgroup-try", "--cap-drop", "ALL", *keep]
 
 
-def _accounts(pipes: Plumbing, *, user: int) -> list[str]:
-    passwd = f"sandbox:x:{user}:{user}::/tmp/home:/bin/sh\n"
-    group = f"sandbox:x:{user}:\n"
+def _surroundings(
+    spec: SandboxSpec, pipes: Plumbing, *, files: Mapping[Path, str], users: Sequence[int]
+) -> list[str]:
+    """Return the file system and the environment; ``users`` have accounts."""
+    tmp_bytes, shared_memory_bytes = scratch_bytes(spec.limits)
+    return [
+        *mounts.system_arguments(),
+        *mounts.private_arguments(tmp_bytes=tmp_bytes, shared_memory_bytes=shared_memory_bytes),
+        *_accounts(pipes, users),
+        *mounts.bind_arguments(mounts.interpreter_binds()),
+        *mounts.bind_arguments({**spec.read_only, **files}),
+        *(mounts.gpu_arguments() if spec.gpu else []),
+        *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"),  # noqa: S108 - inside
+        *_environment(spec),
+        *("--info-fd", str(pipes.from_child("info"))),
+    ]
+
+
+def scratch_bytes(limits: Limits) -> tuple[int, int]:
+    """Return the sizes of /tmp and /dev/shm."""
+    return 4 * limits.file_bytes, limits.file_bytes
+
+
+def _accounts(pipes: Plumbing, users: Sequence[int]) -> list[str]:
+    passwd = "".join(f"sandbox:x:{user}:{user}::/tmp/home:/bin/sh\n" for user in users)
+    group = "".join(f"sandbox:x:{user}:\n" for user in users)
     return [
         *("--perms", "0444", "--ro-bind-data", str(pipes.data("passwd", passwd.encode()))),
         "/etc/passwd",
@@ -213,11 +266,11 @@ def _launch_settings(spec: SandboxSpec, pipes: Plumbing, user: int | None) -> di
         "reply_fd": pipes.from_child("reply"),
         "status_fd": pipes.from_child("status"),
         "user": user,
-        "limits": _resource_limits(spec.limits, gpu=spec.gpu),
+        "limits": resource_limits(spec.limits, gpu=spec.gpu),
     }
 
 
-def _resource_limits(limits: Limits, *, gpu: bool) -> dict[str, int]:
+def resource_limits(limits: Limits, *, gpu: bool) -> dict[str, int]:
     """Return limits per process by the names of ``resource``.
 
     Memory is limited as writable private pages (RLIMIT_DATA), not as address space:
@@ -232,6 +285,21 @@ def _resource_limits(limits: Limits, *, gpu: bool) -> dict[str, int]:
         "RLIMIT_CORE": 0,
     }
     return wanted if gpu else wanted | {"RLIMIT_DATA": limits.memory_bytes}
+
+
+@contextmanager
+def _spawned(
+    bwrap: Path, arguments: Sequence[str], pipes: Plumbing
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start bubblewrap; kill it if the block fails."""
+    process = _SPAWNER.submit(_spawn, bwrap, arguments, pipes).result()
+    pipes.close_theirs()
+    try:
+        yield process
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
 
 
 def _spawn(bwrap: Path, arguments: Sequence[str], pipes: Plumbing) -> subprocess.Popen[bytes]:

@@ -7,7 +7,8 @@ then does it execute the program, so that no instruction of the program runs bef
 Source: capabilities(7), setrlimit(2), bubblewrap's own order of steps.
 
 The status pipe tells the supervisor what happened: ``ready`` and end of file when the
-program was executed, a sentence otherwise. It starts by path, so it imports nothing of ours.
+program was executed, a sentence otherwise. It starts by path, so it imports nothing of ours; what a
+zygote forks (``fork_server.py``) goes through the same steps.
 """
 
 import contextlib
@@ -35,10 +36,11 @@ def main() -> None:
     settings, program = json.loads(sys.argv[1]), sys.argv[2:]
     status = fcntl.fcntl(settings["status_fd"], fcntl.F_DUPFD_CLOEXEC, _FREE_FD)
     try:
-        _place_pipes(settings["request_fd"], settings["reply_fd"], keep=status)
-        _set_limits(settings["limits"])
-        _volunteer_for_the_oom_killer()
-        _give_up_rights(settings["user"])
+        place_pipes(settings["request_fd"], settings["reply_fd"], keep=status)
+        set_limits(settings["limits"])
+        volunteer_for_the_oom_killer()
+        user = settings["user"]
+        give_up_rights(user, bounding=user is not None)
         os.makedirs(os.environ["HOME"], mode=0o700, exist_ok=True)
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; a program expects neither
             signal.signal(ignored, signal.SIG_DFL)
@@ -49,7 +51,8 @@ def main() -> None:
         os._exit(126)
 
 
-def _place_pipes(request: int, reply: int, *, keep: int) -> None:
+def place_pipes(request: int, reply: int, *, keep: int) -> None:
+    """Put the two pipes on their numbers; close every descriptor above them but ``keep``."""
     request = fcntl.fcntl(request, fcntl.F_DUPFD, _FREE_FD)
     reply = fcntl.fcntl(reply, fcntl.F_DUPFD, _FREE_FD)
     os.dup2(request, REQUEST_FD)
@@ -60,7 +63,7 @@ def _place_pipes(request: int, reply: int, *, keep: int) -> None:
                 os.close(descriptor)
 
 
-def _set_limits(limits: dict[str, int]) -> None:
+def set_limits(limits: dict[str, int]) -> None:
     """Lower each limit, soft and hard; one that is lower already stays as it is."""
     for name, wanted in limits.items():
         which = getattr(resource, name)
@@ -69,34 +72,41 @@ def _set_limits(limits: dict[str, int]) -> None:
         resource.setrlimit(which, (allowed, allowed))
 
 
-def _volunteer_for_the_oom_killer() -> None:
+def volunteer_for_the_oom_killer() -> None:
     """Where memory runs out all the same, the kernel shall end this and not a neighbour."""
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
         score.write("1000")
 
 
-def _give_up_rights(user: int | None) -> None:
-    """Change to ``user`` where the sandbox has no user namespace; drop every capability."""
+def give_up_rights(user: int | None, *, bounding: bool) -> None:
+    """Drop every capability; change to ``user`` where the sandbox has no user namespace.
+
+    Args:
+        user: whom to become; None where the namespace maps one user only.
+        bounding: whether to empty the bounding set as well, which takes CAP_SETPCAP.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
-    _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    _checked(libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
-    if user is not None:
+    checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    checked(libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
+    if bounding:
         _drop_bounding_set(libc)
+    if user is not None:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    _checked(libc.capset(header, (ctypes.c_uint32 * 6)()))
+    checked(libc.capset(header, (ctypes.c_uint32 * 6)()))
 
 
 def _drop_bounding_set(libc: ctypes.CDLL) -> None:
     with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as last:
         capabilities = range(int(last.read()) + 1)
     for capability in capabilities:
-        _checked(libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0))
+        checked(libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0))
 
 
-def _checked(result: int) -> None:
+def checked(result: int) -> None:
+    """Raise the OSError of a libc call that failed."""
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import time
 from types import TracebackType
 from typing import IO, Self
@@ -46,6 +47,12 @@ class Plumbing:
         self.ours[name], self.theirs[name] = os.pipe()
         return self.theirs[name]
 
+    def socket_pair(self, name: str) -> int:
+        """Open a pair of sockets that keep messages apart and return the child's end."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.ours[name], self.theirs[name] = ours.detach(), theirs.detach()
+        return self.theirs[name]
+
     def data(self, name: str, content: bytes) -> int:
         """Return an end from which the child reads ``content``, at most a pipe's 64 KiB."""
         end = self.to_child(name)
@@ -66,6 +73,10 @@ class Plumbing:
     def take_writer(self, name: str) -> IO[bytes]:
         """Give our end of a pipe that the child reads to the caller, who closes it."""
         return os.fdopen(self.ours.pop(name), "wb")
+
+    def take_socket(self, name: str) -> socket.socket:
+        """Give our end of a pair of sockets to the caller, who closes it."""
+        return socket.socket(fileno=self.ours.pop(name))
 
     def read_all(self, name: str, *, seconds: float) -> bytes:
         """Read a pipe to its end, or as far as it comes within ``seconds``."""

@@ -17,7 +17,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, Protocol
 
 from evaluator.sandbox import Limits
 from evaluator.sandbox.memory import tree, tree_memory_bytes
@@ -31,53 +31,42 @@ that watching costs at most five per cent of a core on a host with many processe
 _REAP_SECONDS = 10.0
 
 
-class NamespaceProcess:
-    """The first process of a PID namespace and all that it started."""
+class Parent(Protocol):
+    """Who learns how a namespace's first process ended; ``subprocess.Popen`` is one."""
 
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        *,
-        init_pid: int,
-        init_pidfd: int,
-        requests: IO[bytes],
-        replies: IO[bytes],
-        log: IO[bytes],
-        limits: Limits,
-    ) -> None:
-        """Take over a started sandbox.
+    def poll(self) -> int | None:
+        """The exit status (-N for signal N), or None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end; raises ``subprocess.TimeoutExpired``."""
+
+    def kill(self) -> None:
+        """Stop waiting for what does not die."""
+
+
+class Namespace:
+    """The first process of a PID namespace and all that it started, and their log."""
+
+    def __init__(self, parent: Parent, *, init_pidfd: int, log: IO[bytes], log_bytes: int) -> None:
+        """Take over a started namespace.
 
         Args:
-            process: what we started, the parent of the namespace's first process.
-            init_pid: the host's number of the namespace's first process.
-            init_pidfd: the same process as a descriptor, opened while it surely lived;
-                closed by ``kill``.
-            requests: the pipe that the program reads; closed by ``kill``.
-            replies: the pipe that the program writes; closed by ``kill``.
+            parent: who learns how its first process ended.
+            init_pidfd: the namespace's first process, opened while it surely lived; closed
+                by ``kill``.
             log: the pipe of its output; read to its end by a thread of ours.
-            limits: of which the memory and the log are kept here.
+            log_bytes: how much of the log's end is kept.
         """
-        self.requests = requests
-        self.replies = replies
-        self._process = process
+        self._parent = parent
         self._init = init_pidfd
-        self._init_pid = init_pid
-        self._paused: list[int] = []
-        self._waiting = WaitingTime(init_pid)
-        self._limits = limits
-        self._tail = _Tail(log, limits.log_bytes)
-        self._ended = threading.Event()
+        self._tail = _Tail(log, log_bytes)
         self._lock = threading.Lock()
         self._killed_because = ""
         self._closed = False
-        self._watch = threading.Thread(
-            target=self._watch_memory, args=(init_pid,), name="sandbox-memory", daemon=True
-        )
-        self._watch.start()
 
     def alive(self) -> bool:
         """Whether the first process inside still runs."""
-        return self._process.poll() is None
+        return self._parent.poll() is None
 
     def kill(self) -> None:
         """End everything inside, at once, and reap it; calling it twice does no harm."""
@@ -86,19 +75,77 @@ class NamespaceProcess:
             if self._closed:
                 return
             self._closed = True
-        self._ended.set()
-        self._watch.join()
-        self._tail.close()
-        for pipe in (self.requests, self.replies):
-            with contextlib.suppress(OSError):  # a request that nobody reads any more
-                pipe.close()
-        os.close(self._init)
+        self._release()
 
     def log_tail(self, size_bytes: int = 4000) -> str:
         """The end of what was printed inside, with undecodable bytes replaced."""
         if not self.alive():
             self._tail.wait_for_the_end()
         return self._tail.last(size_bytes).decode(errors="replace")
+
+    def exit_reason(self) -> str:
+        """Why it ended (signal, exit status, memory limit), in words; '' while it runs."""
+        status = self._parent.poll()
+        if status is None:
+            return ""
+        return self._killed_because or describe_status(status)
+
+    def _release(self) -> None:
+        """Close what is ours; called once, after the end."""
+        self._tail.close()
+        os.close(self._init)
+
+    def _end(self, because: str) -> None:
+        with self._lock:
+            if self._closed or not self.alive():
+                return
+            self._killed_because = self._killed_because or because
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._init, signal.SIGKILL)
+            try:
+                self._parent.wait(_REAP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._parent.kill()
+                self._parent.wait()
+
+
+class NamespaceProcess(Namespace):
+    """A sandboxed program: a namespace with the program's pipes and a watch on its memory."""
+
+    def __init__(
+        self,
+        parent: Parent,
+        *,
+        init_pid: int,
+        init_pidfd: int,
+        requests: IO[bytes],
+        replies: IO[bytes],
+        log: IO[bytes],
+        limits: Limits,
+    ) -> None:
+        """Take over a started sandbox; see ``Namespace`` for what is not named here.
+
+        Args:
+            parent: who learns how the namespace's first process ended.
+            init_pid: the host's number of the namespace's first process.
+            init_pidfd: the same process as a descriptor.
+            requests: the pipe that the program reads; closed by ``kill``.
+            replies: the pipe that the program writes; closed by ``kill``.
+            log: the pipe of its output.
+            limits: of which the memory and the log are kept here.
+        """
+        super().__init__(parent, init_pidfd=init_pidfd, log=log, log_bytes=limits.log_bytes)
+        self.requests = requests
+        self.replies = replies
+        self._init_pid = init_pid
+        self._paused: list[int] = []
+        self._waiting = WaitingTime(init_pid)
+        self._limits = limits
+        self._ended = threading.Event()
+        self._watch = threading.Thread(
+            target=self._watch_memory, args=(init_pid,), name="sandbox-memory", daemon=True
+        )
+        self._watch.start()
 
     def pause(self) -> None:
         """Stop everything inside where it stands, until ``resume``."""
@@ -118,25 +165,13 @@ class NamespaceProcess:
         """How long the threads inside have waited for a core so far; None if nobody can tell."""
         return self._waiting.read_ns()
 
-    def exit_reason(self) -> str:
-        """Why it ended (signal, exit status, memory limit), in words; '' while it runs."""
-        status = self._process.poll()
-        if status is None:
-            return ""
-        return self._killed_because or describe_status(status)
-
-    def _end(self, because: str) -> None:
-        with self._lock:
-            if self._closed or not self.alive():
-                return
-            self._killed_because = self._killed_because or because
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._init, signal.SIGKILL)
-            try:
-                self._process.wait(_REAP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+    def _release(self) -> None:
+        self._ended.set()
+        self._watch.join()
+        for pipe in (self.requests, self.replies):
+            with contextlib.suppress(OSError):  # a request that nobody reads any more
+                pipe.close()
+        super()._release()
 
     def _watch_memory(self, init_pid: int) -> None:
         pause = 0.0
