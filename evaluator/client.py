@@ -314,17 +314,18 @@ class Client:
         profile: bool = False,
     ) -> RawCensus:
         """Call on the inputs of ``seed`` and return what ran; ``profile`` asks CUPTI as well."""
-        reply = self.session.request(
-            {
-                "kind": "census",
-                "arguments": plain_arguments(workload),
-                "seed": seed,
-                "writes": list(writes),
-                "device": self._device,
-                "profile": profile,
-            },
-            timeout_seconds=seconds,
-        )
+        with self._turn(workload):
+            reply = self.session.request(
+                {
+                    "kind": "census",
+                    "arguments": plain_arguments(workload),
+                    "seed": seed,
+                    "writes": list(writes),
+                    "device": self._device,
+                    "profile": profile,
+                },
+                timeout_seconds=seconds,
+            )
         try:
             return RawCensus.model_validate(reply.message.get("census"))
         except ValidationError as error:
