@@ -29,19 +29,24 @@ from importlib import metadata
 from pathlib import Path
 
 from evaluator.errors import SandboxUnavailable
-from evaluator.sandbox import Limits, SandboxSpec, mounts
+from evaluator.sandbox import SandboxSpec, mounts
 from evaluator.sandbox.plumbing import Plumbing
 from evaluator.sandbox.process import Namespace, NamespaceProcess
+from evaluator.sandbox.program import (
+    USER_SLOTS,
+    accounts,
+    environment,
+    resource_limits,
+    scratch_bytes,
+    user_number,
+)
 from evaluator.sandbox.restrictions import why_isolation_fails
 from evaluator.sandbox.seccomp import filter_program
 
 _OLDEST_VERSION = (0, 8)
 """The first that has every option used here; Debian 12 ships it."""
 
-_FIRST_USER, _USERS = 60_000, 5_003
 _NOBODY = 65_534
-USER_SLOTS = 64
-"""Programs that one process of ours may run side by side as different users."""
 
 _LAUNCHER_RIGHTS = ("SETUID", "SETGID", "SETPCAP")
 """What it takes to become another user and to give up the bounding set."""
@@ -178,14 +183,9 @@ def _bundled_bwrap() -> Path | None:
 
 
 def user_of(slot: int) -> int | None:
-    """Return the slot's user: distinct for all slots of one process, and most likely for
-    those of two, whose processes would else count against one limit. None without root,
-    where each sandbox has a user namespace of its own."""
-    if not 0 <= slot < USER_SLOTS:
-        raise ValueError(f"user_slot {slot} is not in 0..{USER_SLOTS - 1}")
-    if os.geteuid() != 0:
-        return None
-    return _FIRST_USER + (os.getpid() * USER_SLOTS + slot) % _USERS
+    """Return the slot's user; None without root, where each sandbox has a user namespace."""
+    user = user_number(slot)
+    return user if os.geteuid() == 0 else None
 
 
 def _arguments(spec: SandboxSpec, pipes: Plumbing, *, user: int | None) -> list[str]:
@@ -230,33 +230,18 @@ def _surroundings(
     ]
 
 
-def scratch_bytes(limits: Limits) -> tuple[int, int]:
-    """Return the sizes of /tmp and /dev/shm."""
-    return 4 * limits.file_bytes, limits.file_bytes
-
-
 def _accounts(pipes: Plumbing, users: Sequence[int]) -> list[str]:
-    passwd = "".join(f"sandbox:x:{user}:{user}::/tmp/home:/bin/sh\n" for user in users)
-    group = "".join(f"sandbox:x:{user}:\n" for user in users)
+    passwd, group = accounts(users)
     return [
-        *("--perms", "0444", "--ro-bind-data", str(pipes.data("passwd", passwd.encode()))),
+        *("--perms", "0444", "--ro-bind-data", str(pipes.data("passwd", passwd))),
         "/etc/passwd",
-        *("--perms", "0444", "--ro-bind-data", str(pipes.data("group", group.encode()))),
+        *("--perms", "0444", "--ro-bind-data", str(pipes.data("group", group))),
         "/etc/group",
     ]
 
 
 def _environment(spec: SandboxSpec) -> list[str]:
-    variables = {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "HOME": "/tmp/home",  # noqa: S108 - inside
-        "TMPDIR": "/tmp",  # noqa: S108 - inside
-        "LANG": "C.UTF-8",
-    }
-    if spec.gpu:
-        variables["LD_LIBRARY_PATH"] = ":".join(map(str, mounts.driver_folders()))
-    variables |= spec.environment
-    pairs = [f for name, value in variables.items() for f in ("--setenv", name, value)]
+    pairs = [f for pair in environment(spec).items() for f in ("--setenv", *pair)]
     return ["--clearenv", *pairs]
 
 
@@ -268,23 +253,6 @@ def _launch_settings(spec: SandboxSpec, pipes: Plumbing, user: int | None) -> di
         "user": user,
         "limits": resource_limits(spec.limits, gpu=spec.gpu),
     }
-
-
-def resource_limits(limits: Limits, *, gpu: bool) -> dict[str, int]:
-    """Return limits per process by the names of ``resource``.
-
-    Memory is limited as writable private pages (RLIMIT_DATA), not as address space:
-    allocators and CUDA reserve far more addresses than they use. CUDA makes even its
-    reservations writable, so with a GPU only the watch over the whole tree counts.
-    """
-    wanted = {
-        "RLIMIT_NPROC": limits.processes,
-        "RLIMIT_FSIZE": limits.file_bytes,
-        "RLIMIT_NOFILE": limits.open_files,
-        "RLIMIT_CPU": limits.cpu_seconds,
-        "RLIMIT_CORE": 0,
-    }
-    return wanted if gpu else wanted | {"RLIMIT_DATA": limits.memory_bytes}
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class Namespace:
         """
         self._parent = parent
         self._init = init_pidfd
-        self._tail = _Tail(log, log_bytes)
+        self._tail = Tail(log, log_bytes)
         self._lock = threading.Lock()
         self._killed_because = ""
         self._closed = False
@@ -205,7 +205,7 @@ def describe_status(status: int) -> str:
     return f"ended by {name}"
 
 
-class _Tail:
+class Tail:
     """Reads a pipe to its end in a thread of its own and keeps the last bytes."""
 
     _CHUNK_BYTES = 1 << 16
@@ -219,13 +219,16 @@ class _Tail:
         self._reader.start()
 
     def last(self, size_bytes: int) -> bytes:
+        """The last bytes so far."""
         with self._lock:
             return bytes(self._kept[-size_bytes:]) if size_bytes > 0 else b""
 
     def wait_for_the_end(self) -> None:
+        """Wait, not for ever, until the pipe has ended."""
         self._reader.join(_REAP_SECONDS)
 
     def close(self) -> None:
+        """Close the pipe, once it has ended."""
         self.wait_for_the_end()
         self._pipe.close()
 

@@ -28,15 +28,11 @@ from pathlib import Path, PurePosixPath
 
 from evaluator.errors import SandboxUnavailable
 from evaluator.sandbox import Limits, SandboxSpec, mounts
-from evaluator.sandbox.bubblewrap import (
-    BubblewrapSandbox,
-    resource_limits,
-    scratch_bytes,
-    user_of,
-)
+from evaluator.sandbox.bubblewrap import BubblewrapSandbox, user_of
 from evaluator.sandbox.fork_server import MAX_ORDER_BYTES
 from evaluator.sandbox.plumbing import Plumbing
 from evaluator.sandbox.process import NamespaceProcess
+from evaluator.sandbox.program import resource_limits, scratch_bytes
 from evaluator.sandbox.seccomp import filter_program
 
 _HERE = Path(__file__).parent
@@ -100,9 +96,10 @@ class ZygoteSandbox:
             try:
                 return zygote.fork(spec)
             except ForkFailed as error:
-                if zygote.served and not zygote.alive():
-                    continue  # it died after it had worked: a new one
-                self._refusal = str(error)
+                if not zygote.served:
+                    self._refusal = str(error)
+                elif zygote.alive():
+                    break  # this one alone; else a new zygote in place of one that died
         return self._alone.start(spec)
 
     def warm(self, spec: SandboxSpec) -> None:
