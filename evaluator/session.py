@@ -23,7 +23,9 @@ from evaluator.worker.protocol import Failure, Frame, ProtocolError, decode, enc
 
 WORKER_FOLDER = Path(__file__).with_name("worker")
 INSIDE = "/ksmith"
-_BOOT = "import sys; sys.path.insert(0, {root!r}); from worker.main import main; main()"
+_BOOT = f"import sys; sys.path.insert(0, {INSIDE!r}); from worker.main import main; main()"
+PRELOAD = f"import sys; sys.path.insert(0, {INSIDE!r}); import worker.preload"
+"""What a zygote of workers runs before it forks the first."""
 _REPLY_OVERHEAD_BYTES = 1 << 20
 _THREAD_POOLS = 3
 """Pools of ``threads`` threads that torch and OpenMP may have at once."""
@@ -95,6 +97,8 @@ class WorkerOptions:
             "OMP_NUM_THREADS": str(self.threads),
             # One thread a core: two of a pool on one core wait for each other at every barrier.
             "OMP_PROC_BIND": "true",
+            # A pool that numpy starts at its import would not survive a zygote's fork.
+            "OPENBLAS_NUM_THREADS": "1",
             # libgomp's wait policy stays its default, as in the processes that ksmith speaks
             # for: a shorter spin doubled the time of code with many parallel regions, which
             # is what torch.compile writes. The pause between blocks outlasts the spin.
@@ -115,6 +119,17 @@ class WorkerOptions:
         cpu_seconds = _LASTING_CPU_SECONDS if lasting else Limits().cpu_seconds
         return Limits(processes=processes, memory_bytes=memory, cpu_seconds=cpu_seconds)
 
+    def spec(self) -> SandboxSpec:
+        """The process to start."""
+        return SandboxSpec(
+            argv=[sys.executable, "-P", "-s", "-c", _BOOT],
+            read_only={WORKER_FOLDER: f"{INSIDE}/worker", **{f: str(f) for f in self.folders}},
+            environment=self.environment(),
+            limits=self.limits(),
+            gpu=self.gpu,
+            user_slot=self.user_slot,
+        )
+
 
 class Session:
     """A running worker; a context manager that kills it."""
@@ -127,15 +142,7 @@ class Session:
         """
         self.options = options
         self.hello: dict[str, Any] | None = None
-        spec = SandboxSpec(
-            argv=[sys.executable, "-P", "-s", "-c", _BOOT.format(root=INSIDE)],
-            read_only={WORKER_FOLDER: f"{INSIDE}/worker", **{f: str(f) for f in options.folders}},
-            environment=options.environment(),
-            limits=options.limits(),
-            gpu=options.gpu,
-            user_slot=options.user_slot,
-        )
-        self._process: SandboxedProcess = sandbox.start(spec)
+        self._process: SandboxedProcess = sandbox.start(options.spec())
         self._request_fd = self._process.requests.fileno()
         self._reply_fd = self._process.replies.fileno()
         os.set_blocking(self._request_fd, False)

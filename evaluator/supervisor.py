@@ -111,7 +111,7 @@ class LocalEvaluator:
             ReferenceFailed: it cannot run a workload or disagrees with itself.
         """
         try:
-            self._workers.prepare_standby()
+            self._workers.warm()
             if runs_here(self.backend):
                 self._warm_reference()
         except BaseException:
@@ -143,10 +143,7 @@ class LocalEvaluator:
             EvaluatorError: the machine, the sandbox or the reference fails.
         """
         draft = Draft(candidate)
-        try:
-            return self._judge(draft, lambda: self._screen(draft, incumbent_us))
-        finally:
-            self._workers.prepare_standby()
+        return self._judge(draft, lambda: self._screen(draft, incumbent_us))
 
     def screen_many(
         self, candidates: Sequence[Candidate], *, incumbent_us: float | None = None

@@ -1,35 +1,41 @@
-"""Starting workers, and keeping one candidate worker warm for the next candidate.
+"""Starting workers: forked from a zygote where that can be, else each by itself.
 
-Importing torch dominates a small evaluation. A standby imports it while nothing is timed;
-it has seen no candidate and is used for one only, so nothing passes from one to the next.
+Importing torch dominates a small evaluation, so a zygote imports it once for each
+environment. Workers may be asked for from several threads; those that live side by side run
+as different users.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
+import threading
+from collections import deque
 
 from evaluator.backends import Backend
 from evaluator.client import Client
+from evaluator.errors import EvaluatorError
 from evaluator.sandbox import Sandbox
-from evaluator.session import Role, Session, WorkerOptions
+from evaluator.sandbox.bubblewrap import USER_SLOTS, BubblewrapSandbox
+from evaluator.sandbox.zygote import ZygoteSandbox
+from evaluator.session import PRELOAD, Role, Session, WorkerOptions
 from policies.model import EvaluatorPolicy
 
-_CANDIDATE_SLOTS = range(2, 10)
-"""Users that candidates have in turn; reference and compiled baseline have 0 and 1."""
 _GPU_HOST_THREADS = 8
 """Host threads where the work is on a GPU."""
 
 
 class Workers:
-    """Makes the clients of one evaluator."""
+    """Makes the clients of one evaluator; safe to use from several threads."""
 
     def __init__(self, sandbox: Sandbox, backend: Backend, policy: EvaluatorPolicy) -> None:
-        self.sandbox = sandbox
+        self._forking = None
+        if isinstance(sandbox, BubblewrapSandbox):
+            self._forking = ZygoteSandbox(sandbox, preload=PRELOAD)
+        self.sandbox: Sandbox = self._forking or sandbox
         self._backend = backend
-        self._policy = policy
-        self._slots = itertools.cycle(_CANDIDATE_SLOTS)
-        self._standby: Session | None = None
+        self._free_slots = deque(range(USER_SLOTS))
+        self._live: dict[int, Session] = {}
+        self._lock = threading.Lock()
         cores = sorted(os.sched_getaffinity(0))
         usual = _GPU_HOST_THREADS if backend.gpu else len(cores)
         wanted = policy.timing.threads or usual
@@ -40,47 +46,47 @@ class Workers:
         """Threads of every worker alike."""
         return len(self.cores)
 
+    def warm(self) -> None:
+        """Begin the imports of the workers to come; does not wait for them."""
+        if self._forking is not None:
+            for interpret in {False, self._backend.interpreted}:
+                self._forking.warm(self._options(Role.CANDIDATE, interpret=interpret).spec())
+
     def reference(self) -> Client:
         """Start a worker for the reference."""
-        return self._client(self._start(Role.REFERENCE, user_slot=0))
+        return self._start(Role.REFERENCE)
 
     def baseline(self) -> Client:
         """Start a worker for the compiled baseline."""
-        return self._client(self._start(Role.BASELINE, user_slot=1))
+        return self._start(Role.BASELINE)
 
     def candidate(self) -> Client:
-        """Return a worker that has seen no candidate: the standby, or a new one."""
-        self.prepare_standby()
-        session, self._standby = self._standby, None
-        assert session is not None
-        return self._client(session)
+        """Start a worker for one candidate."""
+        return self._start(Role.CANDIDATE, interpret=self._backend.interpreted)
 
     def compiler(self) -> Client:
         """Start a worker that compiles Triton kernels without the interpreter."""
-        return self._client(
-            self._start(Role.CANDIDATE, user_slot=next(self._slots), interpret=False)
-        )
-
-    def prepare_standby(self) -> None:
-        """Start the next candidate's worker; call it when nothing is being timed."""
-        if self._standby is not None and self._standby.closed:
-            self._standby.close()
-            self._standby = None
-        if self._standby is None:
-            self._standby = self._start_candidate()
+        return self._start(Role.CANDIDATE)
 
     def close(self) -> None:
-        """Kill the standby."""
-        if self._standby is not None:
-            self._standby.close()
-            self._standby = None
+        """Kill every worker that was forked; calling it twice does no harm."""
+        if self._forking is not None:
+            self._forking.close()
 
-    def _start_candidate(self) -> Session:
-        interpret = self._backend.interpreted
-        return self._start(Role.CANDIDATE, user_slot=next(self._slots), interpret=interpret)
+    def _start(self, role: Role, *, interpret: bool = False) -> Client:
+        slot = self._take_slot()
+        try:
+            options = self._options(role, interpret=interpret, user_slot=slot)
+            session = Session(self.sandbox, options)
+        except BaseException:
+            self._free_slots.append(slot)
+            raise
+        with self._lock:
+            self._live[slot] = session
+        return Client(session, device=self._backend.device, threads=self.threads, cores=self.cores)
 
-    def _start(self, role: Role, *, user_slot: int, interpret: bool = False) -> Session:
-        options = WorkerOptions(
+    def _options(self, role: Role, *, interpret: bool, user_slot: int = 0) -> WorkerOptions:
+        return WorkerOptions(
             role,
             threads=self.threads,
             gpu=self._backend.gpu,
@@ -89,7 +95,19 @@ class Workers:
             folders=self._backend.folders,
             variables=self._backend.variables,
         )
-        return Session(self.sandbox, options)
 
-    def _client(self, session: Session) -> Client:
-        return Client(session, device=self._backend.device, threads=self.threads, cores=self.cores)
+    def _take_slot(self) -> int:
+        """Return a user that no living worker has, the one that was free for longest.
+
+        Raises:
+            EvaluatorError: too many workers live.
+        """
+        with self._lock:
+            for slot in [slot for slot, session in self._live.items() if session.closed]:
+                del self._live[slot]
+                self._free_slots.append(slot)
+            if not self._free_slots:
+                raise EvaluatorError(
+                    f"{USER_SLOTS} workers live already; evaluate fewer candidates side by side"
+                )
+            return self._free_slots.popleft()
