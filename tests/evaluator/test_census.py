@@ -1,0 +1,247 @@
+"""What a census makes of raw facts, of source, and of whole candidates on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from evaluator.candidate import BackendName
+from evaluator.census import (
+    RawCensus,
+    RawEntry,
+    base_name,
+    compare,
+    defined_kernels,
+    describe,
+    flags_of,
+    is_unimproved,
+    withhold,
+)
+from evaluator.evaluation import (
+    Attestor,
+    CensusMethod,
+    Evaluation,
+    Owner,
+    Severity,
+    Status,
+    Verdict,
+    WorkloadCensus,
+)
+from evaluator.supervisor import CompiledBaseline, LocalEvaluator
+from policies.model import CensusPolicy, EvaluatorPolicy
+from tests import samples
+from tests.builders import make_candidate, make_evaluation, make_problem, make_speedup
+
+POLICY = EvaluatorPolicy.default().census
+GEMM = "nvjet_tst_128x64_64x10_1x2_h_bz_TNT"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+
+
+def entries(*named: tuple[str, int, float]) -> tuple[RawEntry, ...]:
+    return tuple(RawEntry(name=n, count=c, ns=ns, bytes=0) for n, c, ns in named)
+
+
+def profiled(
+    kernels: tuple[RawEntry, ...], launches: tuple[RawEntry, ...] = (), **changes: object
+) -> RawCensus:
+    fields: dict[str, object] = {"kernels": kernels, "launches": launches, "streams": 1}
+    return RawCensus.model_validate({**fields, "profiled": True, **changes})
+
+
+def judged(
+    raw: RawCensus,
+    reference: RawCensus,
+    *defined: str,
+    policy: CensusPolicy = POLICY,
+) -> tuple[WorkloadCensus, dict[str, Severity]]:
+    names = frozenset(defined)
+    census = compare("w", raw, reference, names, policy)
+    flags = flags_of({"w": raw}, [census], names, policy)
+    return census, {f.rule: f.severity for f in flags}
+
+
+REFERENCE = profiled(entries((GEMM, 1, 9000.0), (ADD, 2, 1000.0)))
+
+
+def test_a_kernel_of_the_candidates_own_has_its_share_of_device_time() -> None:
+    raw = profiled(
+        entries(("fused", 1, 9700.0), ("Memset (Device)", 1, 300.0)), entries(("fused", 1, 0))
+    )
+    census, rules = judged(raw, REFERENCE, "fused")
+    assert census.own_share == pytest.approx(0.97)
+    assert (census.launches, census.reference_launches) == (2, 3)
+    assert not census.repeats_reference
+    assert not rules
+    assert describe([census]) == "own kernels 97 % of device time, 2 launches; eager: 3 launches"
+
+
+def test_the_same_library_kernels_are_no_improvement() -> None:
+    census, rules = judged(REFERENCE, REFERENCE)
+    assert census.repeats_reference
+    assert is_unimproved([census])
+    assert rules == {"library-compute": Severity.WARNING}
+
+
+def test_a_decoy_beside_the_library_is_named_and_improves_nothing() -> None:
+    raw = profiled(
+        entries(("noop", 1, 50.0), (GEMM, 1, 9000.0), (ADD, 2, 1000.0)), entries(("noop", 1, 0))
+    )
+    census, rules = judged(raw, REFERENCE, "noop")
+    assert is_unimproved([census])
+    assert "decoy" in rules
+
+
+def test_a_fallback_to_the_library_is_named() -> None:
+    census, rules = judged(REFERENCE, REFERENCE, "never_launched")
+    assert "fallback" in rules
+    assert census.own_share == 0.0
+
+
+def test_a_library_kernel_does_not_become_ones_own_by_its_name() -> None:
+    """E16: the candidate launches a kernel that is named like cuBLAS's, once, on nothing."""
+    raw = profiled(entries((GEMM, 2, 9000.0)), entries((GEMM, 1, 0)))
+    census, _ = judged(raw, REFERENCE, GEMM)
+    assert census.own_share == 0.0
+
+
+def test_fewer_library_kernels_than_the_reference_are_no_repetition() -> None:
+    raw = profiled(entries((GEMM, 1, 9000.0)))
+    assert not judged(raw, REFERENCE)[0].repeats_reference
+
+
+def test_a_fused_tail_after_a_library_product_is_an_improvement() -> None:
+    raw = profiled(entries((GEMM, 1, 9000.0), ("tail", 1, 400.0)), entries(("tail", 1, 0)))
+    census, rules = judged(raw, REFERENCE, "tail")
+    assert not census.repeats_reference
+    assert set(rules) == {"library-compute"}
+
+
+@pytest.mark.parametrize(
+    ("word", "severity"), [("violation", Severity.VIOLATION), ("allowed", None)]
+)
+def test_the_policy_says_what_library_compute_is(word: str, severity: Severity | None) -> None:
+    policy = POLICY.model_copy(update={"library_compute": word})
+    assert judged(REFERENCE, REFERENCE, policy=policy)[1].get("library-compute") is severity
+
+
+def test_a_hidden_compiler_and_a_hidden_graph_are_named() -> None:
+    inductor = "triton_poi_fused_add_0"
+    raw = profiled(
+        entries((inductor, 1, 10.0)), entries((inductor, 1, 0)), graph_launches=1, compiled_frames=1
+    )
+    census, rules = judged(raw, REFERENCE, "decoy")
+    assert census.kernels[0].owner is Owner.COMPILER
+    assert rules["hidden-compiler"] is Severity.VIOLATION
+    assert "hidden-graph" in rules
+
+
+def test_a_side_stream_is_named() -> None:
+    raw = profiled(entries(("fused", 1, 9.0)), entries(("fused", 1, 0)), streams=2)
+    assert "side-stream" in judged(raw, REFERENCE, "fused")[1]
+
+
+def test_on_the_host_alone_shares_are_unknown_and_work_is_compared_by_op() -> None:
+    op = {"name": "aten::mm", "count": 1, "ns": 5.0, "bytes": 4096}
+    small = {**op, "bytes": 64}
+    reference = RawCensus.model_validate({"ops": [op], "streams": 1})
+    same, _ = judged(reference, reference)
+    assert (same.method, same.own_share) == (CensusMethod.DISPATCH, None)
+    assert same.repeats_reference
+    launch = {"name": "fused", "count": 1, "ns": 0, "bytes": 0}
+    less = RawCensus.model_validate({"ops": [small], "launches": [launch], "streams": 1})
+    assert not judged(less, reference, "fused")[0].repeats_reference
+
+
+def test_views_and_allocations_are_no_work() -> None:
+    ops = [
+        {"name": f"aten::{n}", "count": 1, "ns": 5.0, "bytes": 64} for n in ("empty", "view", "mm")
+    ]
+    raw = RawCensus.model_validate({"ops": ops})
+    assert judged(raw, raw)[0].launches == 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [
+        ("fused", "fused"),
+        ("void fused<float, 4>(float const*, int)", "fused"),
+        ("(anonymous namespace)::fused(float*)", "fused"),
+        (ADD, "vectorized_elementwise_kernel"),
+    ],
+)
+def test_kernels_are_known_by_their_plain_name(kernel: str, name: str) -> None:
+    assert base_name(kernel) == name
+
+
+def test_the_source_tells_which_kernels_are_its_own() -> None:
+    cuda = (
+        'SOURCE = r"""\n__global__ void __launch_bounds__(256) fused(float* x) {}\n'
+        'template <int N> __global__ void tail(float* x) {}\n"""\nSIGNATURES = {"go": ("float*",)}'
+    )
+    assert defined_kernels(samples.RMS_NORM_TRITON) == {"rms_norm_kernel"}
+    assert defined_kernels(samples.RMS_NORM_CPP) == {"fused"}
+    assert defined_kernels(cuda) == {"fused", "tail", "go"}
+
+
+def test_no_verdict_but_slower_survives_the_reference_s_own_work() -> None:
+    census, _ = judged(REFERENCE, REFERENCE)
+    for value, verdict in ((2.0, Verdict.UNIMPROVED), (0.5, Verdict.SLOWER)):
+        timings, speedups = withhold(make_evaluation().timings, (make_speedup(value),), [census])
+        assert speedups[0].verdict is verdict
+        assert timings == make_evaluation().timings  # other workloads, of which nothing is known
+
+
+def copying(body: str) -> str:
+    """A C++ candidate whose entry is the reference's code after ``body``."""
+    return samples.RMS_NORM_CPP.replace(
+        samples.RMS_NORM_CPP[samples.RMS_NORM_CPP.index("    out = torch") :],
+        f"    {body}\n" + samples.RMS_NORM_REFERENCE[samples.RMS_NORM_REFERENCE.index("    x =") :],
+    )
+
+
+DECOY = "native.fused(x[:1], residual[:1], weight, x.new_empty(x.shape), x.new_empty(x.shape), 0,"
+DECOY += " x.shape[1], eps)"
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[LocalEvaluator]:
+    policy = EvaluatorPolicy.default()
+    screen = policy.timing.screen.model_copy(update={"workload_seconds": 0.3, "max_rounds": 15})
+    timing = policy.timing.model_copy(
+        update={"screen": screen, "waiting_share": 1e9, "self_comparison": None}
+    )
+    policy = policy.model_copy(update={"timing": timing})
+    with LocalEvaluator(
+        make_problem(), BackendName.CPP, policy=policy, compiled=CompiledBaseline.NEVER
+    ) as started:
+        yield started
+
+
+def rules(evaluation: Evaluation) -> set[str]:
+    return {f.rule for f in evaluation.flags}
+
+
+@pytest.mark.sandbox
+def test_an_honest_native_candidate_does_its_work_itself(evaluator: LocalEvaluator) -> None:
+    evaluation = evaluator.screen(make_candidate())
+    assert evaluation.status is Status.OK, evaluation.message
+    assert [c.workload for c in evaluation.census] == ["small", "odd"]
+    visible, held_out = evaluation.census
+    assert visible.own_share == 1.0
+    assert [k.name for k in visible.kernels] == ["fused"]
+    assert visible.reference_ops["mean"] == 1
+    assert not held_out.kernels
+    assert evaluation.attested["census"] is Attestor.WORKER
+    assert not rules(evaluation) & {"decoy", "fallback", "library-compute"}
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(("body", "rule"), [("pass", "fallback"), (DECOY, "decoy")])
+def test_the_reference_behind_a_native_facade_is_unimproved(
+    evaluator: LocalEvaluator, body: str, rule: str
+) -> None:
+    evaluation = evaluator.screen(make_candidate(copying(body)))
+    assert evaluation.status is Status.OK, evaluation.message
+    assert evaluation.speedups[0].verdict in (Verdict.UNIMPROVED, Verdict.SLOWER)
+    assert rule in rules(evaluation)
