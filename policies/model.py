@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 DEFAULT_FILE = Path(__file__).with_name("default.yml")
 
@@ -28,11 +37,36 @@ class VerdictPolicy(_Section):
     processes gave 1.6 to 1.9 %, so that no amount of blocks in one pair settles a per cent."""
 
 
+class Handling(StrEnum):
+    """What follows when a rule of the source policy is broken."""
+
+    FORBIDDEN = "forbidden"
+    """The candidate is refused."""
+    WARNING = "warning"
+    """Its evaluation carries a flag."""
+    ALLOWED = "allowed"
+
+
+class SourcePreset(_Section):
+    """What a named preset changes; the rest is as the section says."""
+
+    description: str
+    handling: dict[str, Handling] = {}
+    """By rule (``evaluator/source_policy/rules.py``), where it is not the rule's own."""
+    python_imports: tuple[str, ...] = ()
+    """Allowed beside the section's own, for every language."""
+    entry_may_be_class: bool = False
+    """Whether ``ModelNew`` may stand where a function is asked for."""
+
+
 class SourcePolicy(_Section):
     """What a candidate's source may name."""
 
     enforced: bool = True
     """Off only where tests show that the sandbox holds without it."""
+    preset: str
+    """Which of ``presets`` is in force."""
+    presets: dict[str, SourcePreset]
     python_imports: dict[str, tuple[str, ...]]
     """Per language, the modules (and no others) that a candidate may import."""
     cpp_headers: tuple[str, ...]
@@ -40,6 +74,17 @@ class SourcePolicy(_Section):
     """What CUDA and its dialects may include besides: types and device code, no library."""
     cpp_compiler_options: tuple[str, ...]
     """What ``#pragma GCC optimize`` and ``target`` may name; none that assumes finite numbers."""
+
+    @model_validator(mode="after")
+    def _preset_is_known(self) -> Self:
+        if self.preset not in self.presets:
+            raise ValueError(f"no preset {self.preset!r}; known: {', '.join(self.presets)}")
+        return self
+
+    @property
+    def chosen(self) -> SourcePreset:
+        """The preset in force."""
+        return self.presets[self.preset]
 
 
 class TimeLimits(_Section):
@@ -167,6 +212,15 @@ class EvaluatorPolicy(_Section):
     correctness: CorrectnessPolicy
     timing: TimingPolicy
     census: CensusPolicy
+
+    def with_source_preset(self, name: str) -> Self:
+        """Return the policy with another preset of the source policy in force.
+
+        Raises:
+            ValueError: there is no such preset; the message names those that there are.
+        """
+        source = SourcePolicy.model_validate({**self.source.model_dump(), "preset": name})
+        return self.model_copy(update={"source": source})
 
     @classmethod
     def default(cls) -> Self:
