@@ -170,6 +170,18 @@ class Client:
         self._compiled_for.add(workload.name)
         return self._shared.building()
 
+    def exercise(self, workload: Workload, seed: int, *, seconds: float) -> None:
+        """Call once and look at nothing; for a worker that runs under a memory checker."""
+        self.session.request(
+            {
+                "kind": "exercise",
+                "arguments": plain_arguments(workload),
+                "seed": seed,
+                "device": self._device,
+            },
+            timeout_seconds=seconds,
+        )
+
     def prepare(
         self,
         workload: Workload,

@@ -10,7 +10,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from evaluator.candidate import BackendName
 from evaluator.problem import Regime
@@ -144,10 +151,42 @@ class WorkloadTiming(Record):
     speedups: tuple[Speedup, ...]
     calls_per_block: NonNegativeInt
     buffers: NonNegativeInt
+    """Inputs that the calls rotate through."""
+    working_set_bytes: NonNegativeInt | None = None
+    """Of all these inputs: more than the cache holds, or the calls were timed warm."""
+    l2_bytes: NonNegativeInt | None = None
+    """The device's cache, where it is known."""
+    slope_us: float | None = None
+    """What one more call of the candidate costs by the supervisor's own clock."""
+    floor_us: NonNegativeFloat | None = None
+    """What memory needs at least to move the bytes that provably move; nothing of arithmetic."""
+    roofline_fraction: NonNegativeFloat | None = None
+    """``floor_us`` over ``candidate_us``: near 1, memory allows no more."""
+    process_spread_percent: NonNegativeFloat | None = None
+    """The speedup's standard deviation from one process pair to the next."""
+    dropped: dict[str, NonNegativeFloat] = Field(default_factory=dict)
+    """Per cause, the share of rounds that did not count."""
+    held_back: tuple[str, ...] = ()
+    """Why the device's clock was lower than it could be, at some time."""
 
     def speedup(self, baseline: Baseline) -> Speedup | None:
         """Return the speedup against ``baseline`` where it was measured."""
         return next((s for s in self.speedups if s.baseline is baseline), None)
+
+
+class AaCheck(Record):
+    """The reference against itself, timed like a candidate before a series of measurements."""
+
+    workload: str
+    clock: Clock
+    ratio: PositiveFloat
+    low: PositiveFloat
+    high: PositiveFloat
+    confidence: float
+    process_pairs: PositiveInt
+    limit: PositiveFloat
+    """The machine is unfit where the interval lies further than this from 1."""
+    passed: bool
 
 
 class KernelResources(Record):
@@ -159,6 +198,38 @@ class KernelResources(Record):
     registers: NonNegativeInt
     spill_bytes: NonNegativeInt
     shared_bytes: NonNegativeInt
+
+
+class MemoryFinding(Record):
+    """One wrong access to memory, or one race, as a memory checker told it."""
+
+    kind: str
+    """In the checker's words, such as ``Invalid __global__ write of size 4 bytes``."""
+    kernel: str | None = None
+    """The kernel, or the function on a CPU."""
+    place: str | None = None
+    """File and line of the candidate, where the checker knows it."""
+    count: int = Field(default=1, ge=1)
+
+
+class DeepCheck(Record):
+    """One run of the candidate under a memory checker."""
+
+    tool: str
+    ran: bool
+    """Whether the candidate ran under it to the end, or until something was found."""
+    message: str
+    """One line: what was found, or why it did not run."""
+    workloads: NonNegativeInt = 0
+    """On how many it was run."""
+    findings: tuple[MemoryFinding, ...] = ()
+    seconds: NonNegativeFloat = 0.0
+
+    @model_validator(mode="after")
+    def _only_a_run_finds(self) -> DeepCheck:
+        if self.findings and not self.ran:
+            raise ValueError("a check that did not run cannot have found anything")
+        return self
 
 
 class Severity(StrEnum):
@@ -274,9 +345,14 @@ class Evaluation(Record):
     timings: tuple[WorkloadTiming, ...] = ()
     speedups: tuple[Speedup, ...] = ()
     """Per baseline: the weighted geometric mean over the workloads, jointly bootstrapped."""
+    other_clock: tuple[WorkloadTiming, ...] = ()
+    """A confirmation on a GPU also times the regime that does not rank; by a smaller budget."""
+    aa_check: AaCheck | None = None
     confirmed: bool = False
     """Whether the speedups come from fresh processes that had no part in a selection."""
     resources: tuple[KernelResources, ...] = ()
+    deep: tuple[DeepCheck, ...] = ()
+    """The memory checkers that the candidate was run under; none unless they were asked for."""
     flags: tuple[Flag, ...] = ()
     census: tuple[WorkloadCensus, ...] = ()
     triviality: Triviality | None = None
@@ -293,7 +369,11 @@ class Evaluation(Record):
         passed = bool(self.correctness) and all(c.passed for c in self.correctness)
         if self.status in (Status.OK, Status.NOT_MEASURED) and not passed:
             raise ValueError(f"status {self.status.value} needs every workload to pass")
-        if self.status is Status.INCORRECT and all(c.passed for c in self.correctness):
+        harmful = any(check.findings for check in self.deep)
+        if harmful and self.status is not Status.INCORRECT:
+            raise ValueError(f"a memory error makes a candidate incorrect, not {self.status.value}")
+        failed = harmful or not all(c.passed for c in self.correctness)
+        if self.status is Status.INCORRECT and not failed:
             raise ValueError("status incorrect needs a workload that failed")
         return self
 

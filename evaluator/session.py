@@ -27,6 +27,8 @@ _BOOT = f"import sys; sys.path.insert(0, {INSIDE!r}); from worker.main import ma
 PRELOAD = f"import sys; sys.path.insert(0, {INSIDE!r}); import worker.preload"
 """What a zygote of workers runs before it forks the first."""
 _REPLY_OVERHEAD_BYTES = 1 << 20
+_LOG_CHARACTERS = 4000
+_FINISH_POLL_SECONDS = 0.02
 _THREAD_POOLS = 3
 """Pools of ``threads`` threads that torch and OpenMP may have at once."""
 _GPU_MEMORY_BYTES = 64 << 30
@@ -88,6 +90,8 @@ class WorkerOptions:
     folders: tuple[Path, ...] = ()
     """What the backend's compiler needs to see, under the names that it has outside."""
     variables: tuple[tuple[str, str], ...] = ()
+    wrapper: tuple[str, ...] = ()
+    """A program and its options under which the worker runs, such as a memory checker."""
 
     def environment(self) -> dict[str, str]:
         """The variables that the worker is born with."""
@@ -117,12 +121,17 @@ class WorkerOptions:
         memory = _GPU_MEMORY_BYTES if self.gpu else Limits().memory_bytes
         lasting = self.role is not Role.CANDIDATE  # the reference serves a whole search
         cpu_seconds = _LASTING_CPU_SECONDS if lasting else Limits().cpu_seconds
-        return Limits(processes=processes, memory_bytes=memory, cpu_seconds=cpu_seconds)
+        return Limits(
+            processes=processes,
+            memory_bytes=memory,
+            cpu_seconds=cpu_seconds,
+            reservations=bool(self.wrapper),
+        )
 
     def spec(self) -> SandboxSpec:
         """The process to start."""
         return SandboxSpec(
-            argv=[sys.executable, "-P", "-s", "-c", _BOOT],
+            argv=[*self.wrapper, sys.executable, "-P", "-s", "-c", _BOOT],
             read_only={WORKER_FOLDER: f"{INSIDE}/worker", **{f: str(f) for f in self.folders}},
             environment=self.environment(),
             limits=self.limits(),
@@ -210,12 +219,31 @@ class Session:
 
     def log_tail(self) -> str:
         """The end of what the worker printed; kept after it was killed."""
-        return self._final_log if self._closed else self._process.log_tail()
+        return self.log()[-_LOG_CHARACTERS:]
+
+    def log(self) -> str:
+        """All that is kept of what the worker printed; also after it was killed."""
+        return self._final_log if self._closed else self._process.log_tail(Limits().log_bytes)
+
+    def finish(self, timeout_seconds: float) -> str:
+        """Let the worker end by itself, and return how it did; it is killed where it does not.
+
+        Raises:
+            WorkerLost: it does not take the request.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        if not self.closed:
+            self._send(Frame({"kind": "quit"}), deadline)
+        while self._process.alive() and time.monotonic() < deadline:
+            time.sleep(_FINISH_POLL_SECONDS)
+        reason = self._process.exit_reason()
+        self.close()
+        return reason or f"it did not end within {timeout_seconds:.0f} s"
 
     def close(self) -> None:
         """Kill the worker; calling it twice does no harm."""
         if not self._closed:
-            self._final_log = self._process.log_tail()
+            self._final_log = self.log()
             self._closed = True
             self._process.kill()
 

@@ -38,6 +38,15 @@ class Language(StrEnum):
         return self is not Language.TRITON
 
 
+class MemoryChecker(StrEnum):
+    """The programs that watch a candidate's memory accesses."""
+
+    ADDRESS_SANITIZER = "AddressSanitizer"
+    """Of gcc, with its undefined behaviour checks, for code on the CPU."""
+    COMPUTE_SANITIZER = "compute-sanitizer"
+    """NVIDIA's, for kernels on its GPUs."""
+
+
 @dataclass(frozen=True)
 class NativeBuild:
     """How a worker makes a library of a candidate's SOURCE, and what may be passed to it."""
@@ -73,6 +82,8 @@ class Backend(Protocol):
     language: ClassVar[Language]
     title: ClassVar[str]
     """The candidates and where they run, for people: ``C++ on the CPU``."""
+    memory_checker: ClassVar[MemoryChecker | None]
+    """What the deep check runs candidates under (``evaluator/deep.py``)."""
 
     @classmethod
     def detect(cls) -> Self:

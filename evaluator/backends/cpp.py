@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from evaluator.backends import Language, NativeBuild
+from evaluator.backends import Language, MemoryChecker, NativeBuild
 from evaluator.candidate import BackendName
 from evaluator.errors import BackendUnavailable
 from evaluator.evaluation import Clock
@@ -45,6 +45,7 @@ class CppBackend:
     name: ClassVar[BackendName] = BackendName.CPP
     language: ClassVar[Language] = Language.CPP
     title: ClassVar[str] = "C++ on the CPU"
+    memory_checker: ClassVar[MemoryChecker] = MemoryChecker.ADDRESS_SANITIZER
     device: str = "cpu"
     gpu: bool = False
     interpreted: bool = False

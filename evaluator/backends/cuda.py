@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from evaluator import machine
-from evaluator.backends import Language, NativeBuild
+from evaluator.backends import Language, MemoryChecker, NativeBuild
 from evaluator.backends.triton import gpu_clock
 from evaluator.candidate import BackendName
 from evaluator.errors import BackendUnavailable
@@ -43,6 +43,7 @@ class CudaBackend:
     name: ClassVar[BackendName] = BackendName.CUDA
     language: ClassVar[Language] = Language.CUDA
     title: ClassVar[str] = "CUDA C++ on an NVIDIA GPU"
+    memory_checker: ClassVar[MemoryChecker] = MemoryChecker.COMPUTE_SANITIZER
     build: NativeBuild
     gpu: bool
     lacks: str

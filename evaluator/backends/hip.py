@@ -27,6 +27,7 @@ class HipBackend:
     name: ClassVar[BackendName] = BackendName("hip")
     language: ClassVar[Language] = Language.TRITON
     title: ClassVar[str] = "Triton on an AMD GPU"
+    memory_checker: ClassVar[None] = None
     device: str = "cpu"
     gpu: bool = False
     interpreted: bool = True

@@ -40,6 +40,7 @@ class MacaBackend:
     name: ClassVar[BackendName] = BackendName("maca")
     language: ClassVar[Language] = Language.CUDA
     title: ClassVar[str] = "MACA C++ on a MetaX GPU"
+    memory_checker: ClassVar[None] = None
     build: NativeBuild
     gpu: bool
     lacks: str

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from evaluator import machine
-from evaluator.backends import KernelTarget, Language
+from evaluator.backends import KernelTarget, Language, MemoryChecker
 from evaluator.candidate import BackendName
 from evaluator.errors import BackendUnavailable
 from evaluator.evaluation import Clock
@@ -27,6 +27,7 @@ class TritonBackend:
     name: ClassVar[BackendName] = BackendName.TRITON
     language: ClassVar[Language] = Language.TRITON
     title: ClassVar[str] = "Triton on an NVIDIA GPU"
+    memory_checker: ClassVar[MemoryChecker] = MemoryChecker.COMPUTE_SANITIZER
     device: str
     gpu: bool
     interpreted: bool

@@ -26,6 +26,9 @@ class Limits:
     """Largest single file; the private /tmp is capped at four times this, /dev/shm at once."""
     open_files: int = 512
     cpu_seconds: int = 3600
+    reservations: bool = False
+    """Whether a process may reserve more addresses than memory, as checkers of memory do; then
+    only the watch over all together counts."""
     log_bytes: int = 1 << 20
     """Kept of standard output and error together; the rest is read and thrown away."""
 

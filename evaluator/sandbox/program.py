@@ -67,4 +67,5 @@ def resource_limits(limits: Limits, *, gpu: bool) -> dict[str, int]:
         "RLIMIT_CPU": limits.cpu_seconds,
         "RLIMIT_CORE": 0,
     }
-    return wanted if gpu else wanted | {"RLIMIT_DATA": limits.memory_bytes}
+    reserves = gpu or limits.reservations
+    return wanted if reserves else wanted | {"RLIMIT_DATA": limits.memory_bytes}

@@ -42,6 +42,7 @@ class Worker:
         self._handlers: Mapping[str, Callable[[dict[str, Any]], Frame]] = {
             "load": self._load,
             "run": self._run,
+            "exercise": self._exercise,
             "prepare": self._prepare,
             "block": self._block,
             "refill": self._refill,
@@ -87,6 +88,15 @@ class Worker:
 
     def _run(self, request: dict[str, Any]) -> Frame:
         return self._checked.run(self._target, self._module, request)
+
+    def _exercise(self, request: dict[str, Any]) -> Frame:
+        """Call once on tensors without guard zones, so that a memory checker sees their ends."""
+        device = request["device"]
+        values = generate(request["arguments"], seed=request["seed"], device=device)
+        self._target.bind(self._module, values)()
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()
+        return Frame({"exercised": True})
 
     def _prepare(self, request: dict[str, Any]) -> Frame:
         timed = TimedTarget(

@@ -17,6 +17,7 @@ timed with everything else. An error of the launch is raised after the call:
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -83,9 +84,16 @@ def compile_and_bind(
 
 def _compile(folder: Path, command: Sequence[str], timeout_seconds: float) -> str:
     compiler = Path(command[0]).name
+    # A memory checker that was loaded before the worker is not the compiler's business.
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=timeout_seconds
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_seconds,
         )
     except FileNotFoundError as error:
         raise CompileFailed(f"{command[0]} is not in the sandbox; install {compiler}") from error
