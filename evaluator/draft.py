@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from evaluator import machine
 from evaluator.candidate import Candidate
 from evaluator.evaluation import (
+    AaCheck,
     Attestor,
     Baseline,
     Environment,
@@ -42,6 +43,8 @@ class Draft:
     correctness: Sequence[WorkloadCorrectness] = ()
     timings: tuple[WorkloadTiming, ...] = ()
     speedups: tuple[Speedup, ...] = ()
+    other_clock: tuple[WorkloadTiming, ...] = ()
+    aa_check: AaCheck | None = None
     resources: tuple[KernelResources, ...] = ()
     flags: list[Flag] = field(default_factory=list)
     census: tuple[WorkloadCensus, ...] = ()
@@ -78,6 +81,8 @@ class Draft:
             correctness=tuple(self.correctness),
             timings=self.timings,
             speedups=self.speedups,
+            other_clock=self.other_clock,
+            aa_check=self.aa_check,
             confirmed=confirmed,
             resources=self.resources,
             census=self.census,
@@ -88,19 +93,27 @@ class Draft:
         )
 
 
-def busy_flags(dropped_share: float) -> list[Flag]:
-    """Say when other work shared the cores while we measured.
+def disturbance_flags(dropped: Mapping[str, float], held_back: Collection[str]) -> list[Flag]:
+    """Say what disturbed the measuring.
 
     Args:
-        dropped_share: of the rounds, those that did not count for it.
+        dropped: per cause, the share of the rounds that did not count for it.
+        held_back: why the device's clock was lower than it could be.
     """
-    if dropped_share <= _BUSY_SHARE:
-        return []
-    evidence = (
-        f"{dropped_share:.0%} of the rounds were disturbed by other work and dropped "
-        f"(load average {os.getloadavg()[0]:.1f} on {machine.cpu_count()} cores)"
-    )
-    return [Flag(rule="machine-busy", severity=Severity.WARNING, evidence=evidence)]
+    flags = [
+        Flag(
+            rule="machine-busy",
+            severity=Severity.WARNING,
+            evidence=f"{share:.0%} of the rounds were dropped: {cause} (load average "
+            f"{os.getloadavg()[0]:.1f} on {machine.cpu_count()} cores)",
+        )
+        for cause, share in dropped.items()
+        if share > _BUSY_SHARE
+    ]
+    if held_back:
+        evidence = f"the device's clock was held back: {', '.join(sorted(held_back))}"
+        flags.append(Flag(rule="clock-held-back", severity=Severity.NOTE, evidence=evidence))
+    return flags
 
 
 def success_message(status: Status, draft: Draft, *, lacks: str) -> str:

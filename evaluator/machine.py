@@ -139,6 +139,12 @@ def parse_gpus(csv: str) -> tuple[Gpu, ...]:
     )
 
 
+def gpu_name(device: str) -> str | None:
+    """Return the driver's name for ``cuda`` or ``cuda:N``, None where there is no such GPU."""
+    gpu = _gpu_of(device)
+    return gpu.name if gpu else None
+
+
 def tool_output(command: str, *arguments: str) -> str | None:
     """Return what a tool printed; None where it is absent, fails or does not answer."""
     path = shutil.which(command)

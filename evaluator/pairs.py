@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evaluator.client import Client, describe
+from evaluator.clocks import Monitor
+from evaluator.contestant import Contestant, calibrate
 from evaluator.correctness import check_call
 from evaluator.errors import ReferenceFailed, WorkerLost
 from evaluator.evaluation import Baseline, Clock, Flag, Severity
@@ -22,17 +24,10 @@ from evaluator.problem import LoadedProblem
 from evaluator.reference import Reference, reference_call
 from evaluator.session import RequestFailed
 from evaluator.tensors import CallResult
-from evaluator.timing import (
-    Audit,
-    Contestant,
-    Measurement,
-    calibrate,
-    in_place_limit,
-    measure,
-)
+from evaluator.timing import Audit, Measurement, measure
 from evaluator.worker.protocol import ProtocolError
 from evaluator.workload import Workload
-from policies.model import EvaluatorPolicy, TimingBudget
+from policies.model import EvaluatorPolicy, TimingBudget, TimingPolicy
 
 _SEED_BITS = 62
 
@@ -51,23 +46,39 @@ class Baselines:
         reference: Reference,
         start_compiled: Callable[[], Client] | None,
         policy: EvaluatorPolicy,
+        *,
+        l2_bytes: int | None = None,
     ) -> None:
-        """Keep what is needed; nothing is prepared before it is asked for."""
+        """Keep what is needed; nothing is prepared before it is asked for.
+
+        Args:
+            loaded: the problem.
+            reference: in its worker.
+            start_compiled: starts a worker for the compiled baseline; None does without.
+            policy: for buffers, blocks and limits.
+            l2_bytes: of the device's cache, where it is known.
+        """
         self.reference = reference
         self.flags: list[Flag] = []
         self._loaded = loaded
         self._start_compiled = start_compiled
         self._compiled: Client | None = None
         self._policy = policy
+        self._l2_bytes = l2_bytes
         self._seeds: dict[str, tuple[int, ...]] = {}
         self._prepared: dict[tuple[str, Clock], dict[Baseline, Contestant]] = {}
 
     def seeds(self, workload: Workload) -> tuple[int, ...]:
         """The seeds of the rotated buffers of ``workload``, the same for all contestants."""
         if workload.name not in self._seeds:
-            count = buffer_count(workload, self._policy)
+            count = buffer_count(workload, self._policy.timing)
             self._seeds[workload.name] = tuple(draw_seed() for _ in range(count))
         return self._seeds[workload.name]
+
+    def copies(self, workload: Workload) -> int:
+        """How many copies of the rotated buffers all contestants have besides."""
+        seeds = len(self.seeds(workload))
+        return copy_count(workload, seeds, self._policy.timing, l2_bytes=self._l2_bytes)
 
     def prepared(self, workload: Workload, clock: Clock) -> dict[Baseline, Contestant]:
         """The baselines of ``workload``, calibrated; eager is always among them.
@@ -135,6 +146,7 @@ class Baselines:
             client,
             workload,
             self.seeds(workload),
+            copies=self.copies(workload),
             writes=self._loaded.problem.contract.writes,
             clock=clock,
             seconds=seconds,
@@ -148,6 +160,7 @@ def prepare(
     workload: Workload,
     seeds: Sequence[int],
     *,
+    copies: int,
     writes: Sequence[str],
     clock: Clock,
     seconds: float,
@@ -160,19 +173,42 @@ def prepare(
         RequestFailed, WorkerLost: the target fails.
     """
     handle, used = client.prepare(
-        workload, seeds, writes=writes, clock=clock, seconds=seconds, compiled=compiled
+        workload,
+        seeds,
+        copies=copies,
+        writes=writes,
+        clock=clock,
+        seconds=seconds,
+        compiled=compiled,
     )
-    contestant = Contestant(client, handle, used)
-    limit = {"max_calls": in_place_limit(len(seeds))} if writes else {}
-    calibrate(contestant, policy.timing, seconds=policy.limits.call_seconds, **limit)
+    buffers = len(seeds) * (1 + copies)
+    contestant = Contestant(
+        client, handle, used, seeds=len(seeds), buffers=buffers, in_place=bool(writes)
+    )
+    calibrate(contestant, policy.timing, seconds=policy.limits.call_seconds)
     return contestant
 
 
-def buffer_count(workload: Workload, policy: EvaluatorPolicy) -> int:
-    """How many inputs the rotation has."""
-    timing = policy.timing
-    fitting = timing.buffer_bytes // max(1, workload.total_bytes)
-    return max(timing.min_buffers, min(timing.max_buffers, fitting))
+def buffer_count(workload: Workload, policy: TimingPolicy) -> int:
+    """How many inputs of different content the rotation has."""
+    fitting = policy.buffer_bytes // max(1, workload.total_bytes)
+    return max(policy.min_buffers, min(policy.max_buffers, fitting))
+
+
+def copy_count(
+    workload: Workload, seeds: int, policy: TimingPolicy, *, l2_bytes: int | None
+) -> int:
+    """How often all the inputs are copied to other addresses, so that no cache holds them.
+
+    A copy costs no random numbers. Where the most that the policy allows would fit the cache
+    all the same, the call is timed warm, and copies would change nothing.
+    """
+    most = policy.max_rotation // seeds
+    size_bytes = max(1, workload.total_bytes)
+    if l2_bytes is None or most * seeds * size_bytes <= l2_bytes:
+        return 0
+    wanted = math.ceil(policy.cold_l2_multiple * l2_bytes / (size_bytes * seeds))
+    return max(0, min(most, wanted) - 1)
 
 
 @dataclass(frozen=True)
@@ -191,12 +227,14 @@ def measure_pair(
     budget: TimingBudget,
     policy: EvaluatorPolicy,
     incumbent_us: float | None = None,
+    monitor: Monitor | None = None,
 ) -> PairResult:
     """Time a loaded candidate on every workload.
 
     Raises:
         RequestFailed, WorkerLost: with the role of whoever failed.
         ReferenceFailed: the eager reference cannot be timed.
+        MachineBusy: others use the machine, or its clock does not hold.
     """
     prepared = [_contestants(client, baselines, w, clock, policy) for w in workloads]
     own = [candidate for candidate, _ in prepared]
@@ -214,6 +252,7 @@ def measure_pair(
                 seconds=policy.limits.call_seconds,
                 rng=random.SystemRandom(),
                 coarse=coarse,
+                monitor=monitor,
             )
             for (candidate, against), workload in zip(prepared, workloads, strict=True)
         )
@@ -234,6 +273,7 @@ def _contestants(
         client,
         workload,
         baselines.seeds(workload),
+        copies=baselines.copies(workload),
         writes=baselines.reference.problem.contract.writes,
         clock=shared,
         seconds=policy.limits.call_seconds,
@@ -270,8 +310,4 @@ def _audit(baselines: Baselines, workload: Workload) -> Audit:
             return None
         return f"a timed call on fresh content gave wrong results: {faults[0].detail}"
 
-    return Audit(
-        seeds=tuple(draw_seed() for _ in baselines.seeds(workload)),
-        judge=judge,
-        in_place=bool(problem.contract.writes),
-    )
+    return Audit(seed=draw_seed(), judge=judge)

@@ -22,8 +22,9 @@ from evaluator.candidate import BackendName, Candidate
 from evaluator.census import withhold
 from evaluator.client import Client
 from evaluator.counting import CensusTaker, interpreted_census
+from evaluator.deep import check_deeply, with_deep_checks
 from evaluator.device import Device
-from evaluator.draft import Draft, busy_flags, success_message
+from evaluator.draft import Draft, success_message
 from evaluator.errors import WorkerLost
 from evaluator.evaluation import (
     Clock,
@@ -35,17 +36,18 @@ from evaluator.evaluation import (
 )
 from evaluator.interpreted import compile_resources, interpretable_workloads
 from evaluator.judging import Ended, check_candidate, ended_by, load_candidate
-from evaluator.pairs import Baselines, PairResult, buffer_count, draw_seed, measure_pair
+from evaluator.pairs import Baselines, PairResult, draw_seed
 from evaluator.policy import check_source
 from evaluator.problem import LoadedProblem
 from evaluator.reference import Reference
+from evaluator.samples import SampleSink
 from evaluator.sandbox import Sandbox
 from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
 from evaluator.summary import summarise
-from evaluator.timing import MachineBusy
+from evaluator.timekeeper import Timekeeper
 from evaluator.workers import Workers
 from evaluator.workload import Workload
-from policies.model import EvaluatorPolicy, TimingBudget
+from policies.model import EvaluatorPolicy
 
 Progress = Callable[[str], None]
 _MOST_LANES = 8
@@ -74,6 +76,7 @@ class LocalEvaluator:
         sandbox: Sandbox | None = None,
         compiled: CompiledBaseline = CompiledBaseline.CONFIRMATIONS,
         progress: Progress | None = None,
+        samples: SampleSink | None = None,
     ) -> None:
         """Start nothing yet; entering the context does.
 
@@ -84,6 +87,7 @@ class LocalEvaluator:
             sandbox: by default the machine's own choice.
             compiled: when ``torch.compile`` of the reference is timed as well.
             progress: told in a few words what happens, for people who wait.
+            samples: is handed every timed round.
 
         Raises:
             BackendUnavailable: its compiler is not on this machine.
@@ -94,6 +98,14 @@ class LocalEvaluator:
         self.backend: Backend = choose_backend(backend)
         self._workers = Workers(sandbox or _default_sandbox(), self.backend, self.policy)
         self._device = Device(self.backend.device)
+        self._timekeeper = Timekeeper(
+            loaded,
+            self.backend,
+            self.policy,
+            self._device,
+            start_worker=self._workers.candidate,
+            sink=samples,
+        )
         self._warming = threading.Lock()
         self._compiled = compiled
         self._tell: Progress = progress or (lambda _: None)
@@ -179,6 +191,31 @@ class LocalEvaluator:
             return self._judge(draft, lambda: self._screen(draft, None))
         return self._judge(draft, lambda: self._confirm(draft), confirmed=True)
 
+    def check_deeply(self, candidate: Candidate, evaluation: Evaluation) -> Evaluation:
+        """Return ``evaluation`` with what memory checkers say of its candidate.
+
+        One that was not found correct is returned as it is.
+
+        Raises:
+            EvaluatorError: the machine, the sandbox or the reference fails.
+        """
+        if evaluation.status not in (Status.OK, Status.NOT_MEASURED):
+            return evaluation
+        self._warm_reference()
+        assert self._reference is not None
+        self._tell("running it under a memory checker")
+        seed = self._seeds[0]
+        small, _ = interpretable_workloads(self._reference, self.policy.correctness, seed)
+        checks = check_deeply(
+            candidate,
+            self.loaded.problem,
+            self.backend,
+            small,
+            self.policy,
+            self._workers.watched,
+        )
+        return with_deep_checks(evaluation, checks)
+
     def _judge(
         self, draft: Draft, stages: Callable[[], Status], *, confirmed: bool = False
     ) -> Evaluation:
@@ -191,7 +228,8 @@ class LocalEvaluator:
             status, message = ended.status, ended.message
             draft.correctness = ended.correctness or draft.correctness
             draft.log = "\n".join(part for part in (ended.detail, draft.log) if part)
-            draft.timings = draft.speedups = ()
+            draft.timings = draft.other_clock = ()
+            draft.speedups = ()
         return draft.record(
             status,
             message,
@@ -223,8 +261,17 @@ class LocalEvaluator:
                     self._compile(draft, client)
                     return Status.NOT_MEASURED
                 self._count(draft, client, self._reference, profile=False)
-                budget = self.policy.timing.screen
-                pair = self._time(draft, client, self._baselines, budget, incumbent_us)
+                self._tell("timing")
+                self._timekeeper.open_series(draft, self._baselines, self._workloads)
+                pair = self._timekeeper.time(
+                    draft,
+                    client,
+                    self._baselines,
+                    self._workloads,
+                    self.policy.timing.screen,
+                    purpose="screen",
+                    incumbent_us=incumbent_us,
+                )
             finally:
                 draft.log = client.session.log_tail()
         self._summarise(draft, [pair], self._baselines)
@@ -254,7 +301,6 @@ class LocalEvaluator:
         The compiled baseline takes most of a minute to build, so only the first pair has it.
         """
         pairs: list[PairResult] = []
-        budget = self.policy.timing.confirm
         flags: list[Flag] = []
         while len(pairs) < (total := self._pairs_wanted(pairs)):
             self._tell(f"confirming in process pair {len(pairs) + 1} of {total}")
@@ -264,7 +310,9 @@ class LocalEvaluator:
                 wanted = not pairs and self._compiled is not CompiledBaseline.NEVER
                 baselines = self._make_baselines(reference, compiled=wanted)
                 try:
-                    pairs.append(self._confirm_pair(draft, reference, baselines, budget))
+                    if not pairs:
+                        self._timekeeper.open_series(draft, baselines, self._workloads, fresh=True)
+                    pairs.append(self._confirm_pair(draft, reference, baselines, len(pairs)))
                 finally:
                     baselines.close()
                 flags += baselines.flags
@@ -281,7 +329,7 @@ class LocalEvaluator:
         return timing.confirm.process_pairs
 
     def _confirm_pair(
-        self, draft: Draft, reference: Reference, baselines: Baselines, budget: TimingBudget
+        self, draft: Draft, reference: Reference, baselines: Baselines, number: int
     ) -> PairResult:
         seeds = [draw_seed() for _ in self._seeds]
         client = self._workers.candidate()
@@ -291,7 +339,20 @@ class LocalEvaluator:
                 profile = self.backend.gpu
                 if not draft.census and not profile:
                     self._count(draft, client, reference, profile=False)
-                pair = self._time(draft, client, baselines, budget, None)
+                self._tell("timing")
+                pair = self._timekeeper.time(
+                    draft,
+                    client,
+                    baselines,
+                    self._workloads,
+                    self.policy.timing.confirm,
+                    purpose="confirmation",
+                    process_pair=number,
+                )
+                if number == 0:
+                    self._timekeeper.time_other_clock(
+                        draft, client, baselines, self._workloads, pair
+                    )
                 if not draft.census and profile:
                     self._count(draft, client, reference, profile=True)
                 return pair
@@ -352,44 +413,6 @@ class LocalEvaluator:
             message = f"{broken.evidence} [{broken.rule}]"
             raise Ended(Status.POLICY_VIOLATION, message, correctness=draft.correctness)
 
-    def _time(
-        self,
-        draft: Draft,
-        client: Client,
-        baselines: Baselines,
-        budget: TimingBudget,
-        incumbent_us: float | None,
-    ) -> PairResult:
-        self._tell("timing")
-        clock = self.backend.clock(self.loaded.problem.regime)
-        try:
-            with self._device.timing(clock):
-                pair = measure_pair(
-                    client,
-                    baselines,
-                    self._workloads,
-                    clock=clock,
-                    budget=budget,
-                    policy=self.policy,
-                    incumbent_us=incumbent_us,
-                )
-        except MachineBusy as busy:
-            correctness = draft.correctness
-            raise Ended(Status.MACHINE_UNFIT, str(busy), correctness=correctness) from busy
-        except (RequestFailed, WorkerCrashed, WorkerTimedOut) as error:
-            if error.role is not Role.CANDIDATE:
-                raise WorkerLost(f"timing stopped: {error}") from error
-            ended = ended_by(error, "while it was timed")
-            ended.correctness = tuple(draft.correctness)
-            raise ended from error
-        draft.flags += busy_flags(max(m.dropped_share for m in pair.measurements))
-        suspicion = next((m.suspicion for m in pair.measurements if m.suspicion), None)
-        if suspicion is not None:
-            flag = Flag(rule="claims", severity=Severity.VIOLATION, evidence=suspicion)
-            draft.flags.append(flag)
-            raise Ended(Status.CHEATING_SUSPECTED, suspicion, correctness=draft.correctness)
-        return pair
-
     def _compile(self, draft: Draft, client: Client) -> None:
         """Compile the launches that the interpreter saw, for a GPU that is not here."""
         target = self.backend.target
@@ -422,11 +445,11 @@ class LocalEvaluator:
     def _summarise(
         self, draft: Draft, pairs: Sequence[PairResult], baselines: Baselines | None
     ) -> None:
-        counts = [buffer_count(w, self.policy) for w in self._workloads]
         draft.timings, draft.speedups = summarise(
-            self._workloads, pairs, counts, self.policy.verdict
+            self._workloads, pairs, self.policy.verdict, self._timekeeper.roofline
         )
         draft.timings, draft.speedups = withhold(draft.timings, draft.speedups, draft.census)
+        draft.other_clock, _ = withhold(draft.other_clock, (), draft.census)
         if baselines is not None:
             draft.flags += baselines.flags
 
@@ -468,7 +491,8 @@ class LocalEvaluator:
 
     def _make_baselines(self, reference: Reference, *, compiled: bool) -> Baselines:
         start = self._workers.baseline if compiled else None
-        return Baselines(self.loaded, reference, start, self.policy)
+        l2_bytes = self._timekeeper.l2_bytes
+        return Baselines(self.loaded, reference, start, self.policy, l2_bytes=l2_bytes)
 
     def environment(self) -> Environment:
         """The machine and the versions that this evaluator's numbers belong to."""

@@ -1,71 +1,61 @@
-"""Interleaved timing of a candidate and its baselines, and the bounds on what is claimed.
+"""Interleaved timing of a candidate and its baselines.
 
-A round times one block of each contestant in random order, so that drift falls on all
-alike. Blocks are calibrated per contestant to one length. A round in which other work
-took the cores is dropped whole. Sampling stops when the interval is narrow enough or a cap
-is hit. The supervisor's own clock bounds every claim,
-and at a random round the buffers get fresh content and the outputs of the block that
-follows come back to be compared: work that was skipped or remembered shows there.
+A round times one block of each contestant in random order, so that drift falls on all alike;
+a round that something disturbed is dropped whole (``rounds.py``). Sampling stops when the
+interval is narrow enough or a cap is hit. At random rounds a second block of another length
+follows the candidate's, for the slope of the supervisor's own clock (``claims.py``), and at one
+a buffer gets fresh content and the outputs of a call on it come back to be compared: work that
+was skipped or remembered shows there.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evaluator.client import BlockTime, Client
+from evaluator.claims import (
+    SlopePair,
+    implausible_claim,
+    made_up_claim,
+    slope_ns,
+    unjoined_work,
+)
+from evaluator.client import BlockTime
+from evaluator.clocks import Monitor, strangers
+from evaluator.contestant import Contestant
 from evaluator.evaluation import Baseline, Clock
+from evaluator.rounds import OWN, Cause, Rounds, disturbance
+from evaluator.stage import Stage
 from evaluator.statistics import Floats, half_width
 from evaluator.tensors import CallResult
 from evaluator.workload import Workload
 from policies.model import TimingBudget, TimingPolicy
 
-_OWN = "candidate"
-_CALIBRATION_STEPS = 4
-_MAX_CALLS = 20_000
-_IN_PLACE_CALLS_PER_BUFFER = 16
-"""Arguments that are overwritten drift within a block; this bounds how far."""
 _CHECK_EVERY = 5
 _PATIENCE = 3
 """A busy machine gets this many times the seconds to come by undisturbed rounds."""
-_HIDDEN_SHARE = 0.5
-_HIDDEN_FLOOR_NS = 3e6
+_SECOND_LOOK = 3
+"""Before a claim is doubted by its slope, so many times more pairs are measured."""
+_COOL_DOWN_GROWTH = 1.5
+_LONGEST_COOL_DOWN_SECONDS = 0.5
+_PICK_BITS = 30
 
 
 class MachineBusy(Exception):
-    """Other work disturbed so many rounds that no number can be given."""
-
-
-@dataclass
-class Contestant:
-    """A prepared target in one worker, calibrated to a number of calls per block."""
-
-    client: Client
-    handle: int
-    clock: Clock
-    calls: int = 1
-    estimate_ns: float = 0.0
-    """Time per call as calibration saw it."""
-
-    def time(self, seconds: float) -> BlockTime:
-        """Time one block."""
-        return self.client.block(self.handle, self.calls, seconds=seconds)
+    """The machine is not fit to measure on now: others use it, or its clock does not hold."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """How to look into a timed block: fresh seeds, and who judges what comes back."""
+    """How to look into a timed block: a fresh seed, and who judges what comes back."""
 
-    seeds: tuple[int, ...]
+    seed: int
     judge: Callable[[CallResult, int], str | None]
     """Takes the call and its seed; returns what is wrong with it, or None."""
-    in_place: bool
 
 
 @dataclass(frozen=True)
@@ -75,32 +65,24 @@ class Measurement:
     candidate_us: float
     baselines_us: Mapping[Baseline, float]
     log_ratios: Mapping[Baseline, Floats]
+    per_call_ns: Mapping[str, Floats]
+    """Of the rounds that count, in order: the candidate's and each baseline's."""
     clock: Clock
     calls_per_block: int
+    buffers: int
+    slope_us: float
+    """What one more call of the candidate costs by the supervisor's own clock."""
     suspicion: str | None
     """Why the candidate's claims cannot be believed, or None."""
-    dropped_share: float
-    """Of the rounds, those that were disturbed and do not count."""
+    dropped: Mapping[str, float]
+    """Per cause, the share of the rounds that do not count."""
+    held_back: frozenset[str]
+    """Why the device's clock was lower than it could be, at some time."""
 
-
-def calibrate(
-    contestant: Contestant, policy: TimingPolicy, *, seconds: float, max_calls: int = _MAX_CALLS
-) -> None:
-    """Set the calls per block so that a block takes ``policy.block_milliseconds``."""
-    target_ns = policy.block_milliseconds * 1e6
-    for _ in range(_CALIBRATION_STEPS):
-        block = contestant.client.block(contestant.handle, contestant.calls, seconds=seconds)
-        contestant.estimate_ns = block.per_call_ns
-        wanted = max(1, min(max_calls, round(target_ns / block.per_call_ns)))
-        settled = 0.7 <= wanted / block.calls <= 1.4
-        contestant.calls = wanted
-        if settled or wanted == max_calls:
-            return
-
-
-def in_place_limit(buffers: int) -> int:
-    """The most calls per block where arguments are overwritten."""
-    return buffers * _IN_PLACE_CALLS_PER_BUFFER
+    @property
+    def dropped_share(self) -> float:
+        """Of the rounds, those that do not count."""
+        return sum(self.dropped.values())
 
 
 def measure(
@@ -115,6 +97,7 @@ def measure(
     seconds: float,
     rng: random.Random,
     coarse: bool = False,
+    monitor: Monitor | None = None,
 ) -> Measurement:
     """Time rounds until the interval is narrow or the budget is spent.
 
@@ -123,133 +106,172 @@ def measure(
         baselines: at least the eager one.
         workload: what they are prepared for.
         budget: rounds, seconds and precision.
-        policy: for the pause between blocks.
+        policy: what disturbs a round, and how far clocks may disagree.
         confidence: of the interval whose width is watched.
         audit: the look into a block, made once at a random round.
         seconds: deadline of a single request.
-        rng: order of blocks and the audited round.
+        rng: order of blocks, and the rounds that are looked into.
         coarse: stop at the least number of rounds that the statistics accept.
+        monitor: of the device, where there is one.
 
     Raises:
-        MachineBusy: most rounds were disturbed by other work.
+        MachineBusy: most rounds were disturbed, or others use the device.
     """
-    everyone = {_OWN: candidate, **{b.value: c for b, c in baselines.items()}}
-    rounds = _Rounds(list(everyone))
+    series = _Series(candidate, baselines, policy=policy, seconds=seconds, rng=rng, monitor=monitor)
     wanted = _CHECK_EVERY if coarse else budget.max_rounds
-    audited_round = rng.randrange(min(wanted, budget.min_rounds))
+    first = min(wanted, budget.min_rounds)
+    audited_round = rng.randrange(first)
+    slope_rounds = set(rng.sample(range(first), min(first, budget.slope_pairs)))
     suspicion: str | None = None
     started = time.monotonic()
-    on_the_cores = candidate.clock is Clock.WALL_PINNED
-    with _Stage([c.client for c in everyone.values()] if on_the_cores else []) as stage:
-        while not _enough(rounds, wanted, budget, confidence, time.monotonic() - started):
-            if rounds.kept + rounds.dropped == audited_round:
-                with stage.everyone():
-                    suspicion = _audit(candidate, workload, audit, seconds)
-            order = list(everyone)
-            rng.shuffle(order)
-            blocks = {}
-            for who in order:
-                time.sleep(policy.settle_milliseconds / 1000)
-                with stage.only(everyone[who].client):
-                    blocks[who] = everyone[who].time(seconds)
-            disturbed = on_the_cores and _disturbed(blocks, policy.waiting_share)
-            rounds.add(blocks, keep=not disturbed)
-        if rounds.kept + rounds.dropped <= audited_round:  # sampling ended before its turn
-            with stage.everyone():
-                suspicion = _audit(candidate, workload, audit, seconds)
-    if rounds.kept < _CHECK_EVERY or rounds.dropped_share > policy.max_dropped_share:
-        raise MachineBusy(
-            f"{rounds.dropped} of {rounds.kept + rounds.dropped} rounds of workload "
-            f"{workload.name} had to wait for a core; measure again when nothing else runs here"
+    with series.stage:
+        series.expect_nobody_else()
+        while not _enough(series.rounds, wanted, budget, confidence, time.monotonic() - started):
+            if series.rounds.made == audited_round:
+                suspicion = series.audit(workload, audit)
+            series.round(slope=series.rounds.made in slope_rounds)
+        if series.rounds.made <= audited_round:  # sampling ended before its turn
+            suspicion = series.audit(workload, audit)
+        series.expect_nobody_else()
+        _expect_quiet(series.rounds, workload, policy)
+        doubt = series.doubt(budget.slope_pairs)
+    return series.measurement(suspicion or doubt)
+
+
+class _Series:
+    """The contestants, the rounds that they have made, and what was seen meanwhile."""
+
+    def __init__(
+        self,
+        candidate: Contestant,
+        baselines: Mapping[Baseline, Contestant],
+        *,
+        policy: TimingPolicy,
+        seconds: float,
+        rng: random.Random,
+        monitor: Monitor | None,
+    ) -> None:
+        self._own = candidate
+        self._everyone = {OWN: candidate, **{b.value: c for b, c in baselines.items()}}
+        self._policy = policy
+        self._seconds = seconds
+        self._rng = rng
+        self._monitor = monitor
+        self._on_the_cores = candidate.clock is Clock.WALL_PINNED
+        self._cool_down = 0.0
+        self._held_back: frozenset[str] = frozenset()
+        self._slopes: list[SlopePair] = []
+        self.rounds = Rounds(list(self._everyone))
+        clients = [c.client for c in self._everyone.values()] if self._on_the_cores else []
+        self.stage = Stage(clients)
+
+    def round(self, *, slope: bool) -> None:
+        """Time a block of everyone, and with ``slope`` another one of the candidate."""
+        order = list(self._everyone)
+        self._rng.shuffle(order)
+        blocks: dict[str, BlockTime] = {}
+        other: BlockTime | None = None
+        for who in order:
+            blocks[who] = self._block(self._everyone[who])
+            if slope and who == OWN:
+                other = self._block(self._own, calls=self._own.other_calls)
+        cause = disturbance(blocks, self._policy, on_the_cores=self._on_the_cores)
+        self.rounds.add(blocks, cause)
+        if other is not None and cause is None:
+            self._slopes.append(SlopePair(blocks[OWN], other))
+        self._watch(cause)
+
+    def audit(self, workload: Workload, audit: Audit) -> str | None:
+        """Refill a buffer, time a block as always, and judge a call on that buffer."""
+        own, seconds = self._own, self._seconds
+        index, pick = self._rng.randrange(own.seeds), self._rng.getrandbits(_PICK_BITS)
+        with self.stage.everyone():
+            own.client.refill(own.handle, index, audit.seed, seconds=seconds)
+            own.time(seconds, calls=own.calls_ending_on(index))
+            result, used = own.client.last(own.handle, workload, index, pick, seconds=seconds)
+            if used != index:
+                return f"the audited call used buffer {used} and not {index}"
+            return audit.judge(result, audit.seed)
+
+    def doubt(self, slope_pairs: int) -> str | None:
+        """Why the claims do not fit the supervisor's own clock, or None if they do."""
+        eager = self.rounds.blocks[Baseline.EAGER]
+        self._more_slopes(slope_pairs)
+        doubt = made_up_claim(self._slopes, eager, self._policy)
+        if doubt is not None:
+            self._more_slopes(slope_pairs * (1 + _SECOND_LOOK))
+            doubt = made_up_claim(self._slopes, eager, self._policy)
+        return (
+            doubt
+            or implausible_claim(self.rounds.claims, eager)
+            or unjoined_work(self.rounds.claims, eager, self._policy)
         )
-    return _measurement(rounds, candidate, suspicion)
 
-
-class _Stage:
-    """Lets one worker run at a time.
-
-    After a block, threads of OpenMP's pool spin for up to tens of milliseconds before they
-    sleep, and a process that a candidate left behind may never sleep; both would slow the
-    next worker's block.
-    """
-
-    def __init__(self, clients: Sequence[Client]) -> None:
-        self._clients = clients
-
-    def __enter__(self) -> Self:
-        for client in self._clients:
-            client.session.pause()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for client in self._clients:
-            client.session.resume()
-
-    @contextmanager
-    def everyone(self) -> Iterator[None]:
-        """Let all run meanwhile."""
-        self.__exit__()
-        try:
-            yield
-        finally:
-            self.__enter__()
-
-    @contextmanager
-    def only(self, client: Client) -> Iterator[None]:
-        """Let ``client`` run meanwhile, and nobody else."""
-        if client not in self._clients:
-            yield
+    def expect_nobody_else(self) -> None:
+        """Raise MachineBusy where a process that is not ours computes on the device."""
+        if self._monitor is None or not self._policy.exclusive_gpu:
             return
-        client.session.resume()
-        try:
-            yield
-        finally:
-            client.session.pause()
+        others = strangers(self._monitor)
+        if others:
+            raise MachineBusy(
+                f"someone else uses the GPU (process {', '.join(map(str, others))}); measure again "
+                "when it is free, or set exclusive_gpu to false in the policy"
+            )
 
+    def measurement(self, suspicion: str | None) -> Measurement:
+        """What the rounds that count say."""
+        times = self.rounds.per_call()
+        own = times[OWN]
+        theirs = {Baseline(who): ns for who, ns in times.items() if who != OWN}
+        return Measurement(
+            candidate_us=float(np.median(own)) / 1e3,
+            baselines_us={b: float(np.median(ns)) / 1e3 for b, ns in theirs.items()},
+            log_ratios={b: np.log(ns) - np.log(own) for b, ns in theirs.items()},
+            per_call_ns=times,
+            clock=self._own.clock,
+            calls_per_block=self._own.calls,
+            buffers=self._own.buffers,
+            slope_us=slope_ns(self._slopes) / 1e3,
+            suspicion=suspicion,
+            dropped=self.rounds.dropped_shares,
+            held_back=self._held_back,
+        )
 
-class _Rounds:
-    """The blocks of the rounds that nothing disturbed, and the candidate's of all."""
+    def _block(self, contestant: Contestant, *, calls: int | None = None) -> BlockTime:
+        """One block after a pause, alone on the cores, with the device's clock around it."""
+        policy, monitor = self._policy, self._monitor
+        on_the_cores = self._on_the_cores
+        pause = policy.settle_milliseconds if on_the_cores else policy.device_settle_milliseconds
+        time.sleep(pause / 1e3)
+        with self.stage.only(contestant.client):
+            before = monitor.clock_mhz() if monitor is not None else None
+            block = contestant.time(self._seconds, calls=calls)
+            after = monitor.clock_mhz() if monitor is not None else None
+        if before is None or after is None:
+            return block
+        return replace(block, clocks_mhz=(before, after))
 
-    def __init__(self, contestants: Sequence[str]) -> None:
-        self.blocks: dict[str, list[BlockTime]] = {who: [] for who in contestants}
-        self.claims: list[BlockTime] = []
-        self.kept = 0
-        self.dropped = 0
+    def _more_slopes(self, wanted: int) -> None:
+        while len(self._slopes) < wanted:
+            usual = self._block(self._own)
+            other = self._block(self._own, calls=self._own.other_calls)
+            self._slopes.append(SlopePair(usual, other))
 
-    def add(self, blocks: Mapping[str, BlockTime], *, keep: bool) -> None:
-        """Take one round, whole or not at all: the blocks of a round are a pair."""
-        self.claims.append(blocks[_OWN])
-        if not keep:
-            self.dropped += 1
+    def _watch(self, cause: Cause | None) -> None:
+        """Note why the clock is low, and let a device whose clock moved rest a little."""
+        if self._monitor is None:
             return
-        self.kept += 1
-        for who, block in blocks.items():
-            self.blocks[who].append(block)
-
-    @property
-    def dropped_share(self) -> float:
-        """Of the rounds so far, those that were disturbed."""
-        return self.dropped / max(1, self.kept + self.dropped)
-
-    def per_call(self) -> tuple[Floats, dict[str, Floats]]:
-        """Nanoseconds per call and round: the candidate's, and each baseline's."""
-        times = {who: _per_call(blocks) for who, blocks in self.blocks.items()}
-        own = times.pop(_OWN)
-        return own, times
-
-
-def _disturbed(blocks: Mapping[str, BlockTime], share: float) -> bool:
-    """Whether other work took the cores, as the eager baseline's threads felt it.
-
-    Only they tell: a candidate whose own threads stand in each other's way (its OpenMP's and
-    torch's, say) is slow by its own doing, and must not choose which of its blocks count.
-    """
-    eager = blocks[Baseline.EAGER]
-    return eager.waited_ns > share * eager.claimed_ns
+        self._held_back |= self._monitor.held_back()
+        if cause is not Cause.CLOCK:
+            self._cool_down = 0.0
+            return
+        least = self._policy.cool_down_milliseconds / 1e3
+        self._cool_down = max(least, self._cool_down * _COOL_DOWN_GROWTH)
+        time.sleep(min(self._cool_down, _LONGEST_COOL_DOWN_SECONDS))
 
 
 def _enough(
-    rounds: _Rounds, wanted: int, budget: TimingBudget, confidence: float, elapsed: float
+    rounds: Rounds, wanted: int, budget: TimingBudget, confidence: float, elapsed: float
 ) -> bool:
     if rounds.dropped and elapsed > _PATIENCE * budget.workload_seconds:
         return True
@@ -259,59 +281,17 @@ def _enough(
         return True
     if rounds.kept < budget.min_rounds or rounds.kept % _CHECK_EVERY:
         return False
-    own, theirs = rounds.per_call()
-    ratios = [np.log(baseline) - np.log(own) for baseline in theirs.values()]
+    times = rounds.per_call()
+    own = np.log(times.pop(OWN))
+    ratios = [np.log(baseline) - own for baseline in times.values()]
     return all(half_width(r, confidence) <= budget.half_width for r in ratios)
 
 
-def _measurement(rounds: _Rounds, candidate: Contestant, suspicion: str | None) -> Measurement:
-    own, theirs = rounds.per_call()
-    doubt = implausible_claim(rounds.claims, rounds.blocks[Baseline.EAGER])
-    return Measurement(
-        candidate_us=float(np.median(own)) / 1e3,
-        baselines_us={Baseline(b): float(np.median(v)) / 1e3 for b, v in theirs.items()},
-        log_ratios={Baseline(b): np.log(v) - np.log(own) for b, v in theirs.items()},
-        clock=candidate.clock,
-        calls_per_block=candidate.calls,
-        suspicion=suspicion or doubt,
-        dropped_share=rounds.dropped_share,
+def _expect_quiet(rounds: Rounds, workload: Workload, policy: TimingPolicy) -> None:
+    if rounds.kept >= _CHECK_EVERY and rounds.dropped_share <= policy.max_dropped_share:
+        return
+    causes = ", ".join(f"{cause.value} in {n}" for cause, n in rounds.dropped.most_common())
+    raise MachineBusy(
+        f"of {rounds.made} rounds of workload {workload.name}, {causes}; measure again when "
+        "nothing else runs here"
     )
-
-
-def implausible_claim(own: Sequence[BlockTime], baseline: Sequence[BlockTime]) -> str | None:
-    """Compare the worker's claims with the supervisor's clock.
-
-    A claim above the wall time is impossible. A wall time far above the claim, where the
-    baseline's is not, means that work is done outside the timed region.
-    """
-    impossible = [b for b in own if b.claimed_ns > b.wall_ns]
-    if impossible:
-        block = impossible[0]
-        return (
-            f"claimed {block.claimed_ns / 1e3:.1f} us in {block.wall_ns / 1e3:.1f} us of wall time"
-        )
-    hidden = float(np.median([b.wall_ns - b.claimed_ns for b in own]))
-    usual = float(np.median([b.wall_ns - b.claimed_ns for b in baseline]))
-    wall = float(np.median([b.wall_ns for b in own]))
-    if hidden > usual * 2 + _HIDDEN_SHARE * wall + _HIDDEN_FLOOR_NS:
-        return (
-            f"{hidden / 1e6:.1f} ms of each block of {wall / 1e6:.1f} ms lie outside the timed "
-            f"region, {usual / 1e6:.1f} ms for the baseline"
-        )
-    return None
-
-
-def _audit(candidate: Contestant, workload: Workload, audit: Audit, seconds: float) -> str | None:
-    """Refill the buffers, time a block as always, and judge its last call."""
-    client = candidate.client
-    client.refill(candidate.handle, audit.seeds, seconds=seconds)
-    calls = len(audit.seeds) if audit.in_place else candidate.calls
-    client.block(candidate.handle, calls, seconds=seconds)
-    result, index = client.last(candidate.handle, workload, seconds=seconds)
-    if not 0 <= index < len(audit.seeds):
-        return f"the last call used buffer {index}, which does not exist"
-    return audit.judge(result, audit.seeds[index])
-
-
-def _per_call(blocks: Sequence[BlockTime]) -> Floats:
-    return np.array([b.per_call_ns for b in blocks], dtype=np.float64)

@@ -97,6 +97,8 @@ class TimeLimits(_Section):
     interpreted_call_seconds: PositiveFloat
     baseline_compile_seconds: PositiveFloat
     total_seconds: PositiveFloat
+    deep_factor: PositiveFloat
+    """By how much a call, an import and a start may take longer under a memory checker."""
 
 
 class CorrectnessPolicy(_Section):

@@ -18,6 +18,7 @@ HEADER = struct.Struct("<II")
 MAX_JSON_BYTES = 16 << 20
 MAX_BLOBS = 4096
 _LARGEST_NUMBER = 1 << 62
+_REPLAY_MIN_CALLS = 16
 
 
 class ProtocolError(Exception):
@@ -132,6 +133,14 @@ class BlobList:
         """Append ``blob`` and return its number."""
         self.blobs.append(blob)
         return len(self.blobs) - 1
+
+
+def calls_per_replay(buffers: int, *, in_place: bool) -> int:
+    """How many calls a captured graph makes; both ends count calls by this.
+
+    Where arguments are overwritten, each buffer is used once.
+    """
+    return buffers if in_place else max(_REPLAY_MIN_CALLS, buffers)
 
 
 def encode(frame: Frame) -> list[bytes]:

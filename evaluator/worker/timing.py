@@ -3,25 +3,28 @@
 A block restores the arguments that are written in place, then times ``calls`` calls and
 nothing else. On a CPU the clock is ``perf_counter_ns``; on CUDA a graph of one call per
 buffer is replayed between events, or, where capture fails or launches are to count, the
-calls are launched between events. The supervisor bounds what is claimed here with its own clock.
+calls are launched between events. A second reading, once the whole device is idle, shows what
+runs on after the block's own stream has ended. The supervisor bounds what is claimed here with
+its own clock.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any
 
 import torch
 
 from .calls import BoundCall, Target
 from .inputs import generate
+from .protocol import calls_per_replay
 
 WALL_PINNED = "wall_pinned"
 GRAPH_REPLAY = "graph_replay"
 STREAM_EVENTS = "stream_events"
-_GRAPH_MIN_CALLS = 16
 _WARM_UP_CALLS = 3
 
 
@@ -45,6 +48,16 @@ def storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return flat.set_(tensor.untyped_storage())
 
 
+@dataclass(frozen=True)
+class Block:
+    """What the clocks in here say of one block, in nanoseconds."""
+
+    nanoseconds: float
+    calls: int
+    until_idle: float
+    """From the start until the whole device was idle; the same as ``nanoseconds`` on a CPU."""
+
+
 class TimedTarget:
     """A target bound to rotated buffers, ready to be timed block by block."""
 
@@ -55,17 +68,18 @@ class TimedTarget:
         arguments: Mapping[str, Any],
         *,
         seeds: Sequence[int],
+        copies: int,
         writes: Sequence[str],
         device: str,
         clock: str,
         compiled: bool,
     ) -> None:
+        """Make one buffer per seed, and ``copies`` of all these at addresses of their own."""
         self._arguments = arguments
         self._device = device
-        self._sets = [
-            _buffer_set(target, module, generate(arguments, seed=s, device=device), writes)
-            for s in seeds
-        ]
+        drawn = [generate(arguments, seed=s, device=device) for s in seeds]
+        rotation = drawn + [twin(values) for _ in range(copies) for values in drawn]
+        self._sets = [_buffer_set(target, module, values, writes) for values in rotation]
         if compiled:
             _compile(self._sets)
         self.clock = clock
@@ -77,35 +91,44 @@ class TimedTarget:
         if clock == GRAPH_REPLAY:
             self._capture()
 
-    def block(self, calls: int) -> tuple[float, int]:
-        """Time a block of at least ``calls`` calls; return (nanoseconds, calls made)."""
+    def block(self, calls: int) -> Block:
+        """Time a block of ``calls`` calls, rounded up to whole replays where a graph is used."""
         for buffers in self._sets:
             buffers.restore()
         if self.clock == WALL_PINNED:
-            return self._wall_block(calls), calls
+            elapsed = self._wall_block(calls)
+            return Block(elapsed, calls, elapsed)
         if self._graph is not None:
             return self._graph_block(calls)
-        return self._stream_block(calls), calls
+        return self._stream_block(calls)
 
-    def refill(self, seeds: Sequence[int]) -> None:
-        """Write fresh content into the same buffers."""
-        for buffers, seed in zip(self._sets, seeds, strict=True):
-            fresh = generate(self._arguments, seed=seed, device=self._device)
-            for name, value in buffers.values.items():
-                if isinstance(value, torch.Tensor):
-                    storage_bytes(value).copy_(storage_bytes(fresh[name]))
-            for live, pristine in buffers.saved:
-                pristine.copy_(live)
+    def refill(self, index: int, seed: int) -> None:
+        """Write fresh content into one of the buffers."""
+        buffers = self._sets[index]
+        fresh = generate(self._arguments, seed=seed, device=self._device)
+        for name, value in buffers.values.items():
+            if isinstance(value, torch.Tensor):
+                storage_bytes(value).copy_(storage_bytes(fresh[name]))
+        for live, pristine in buffers.saved:
+            pristine.copy_(live)
 
-    def last_values(self) -> Mapping[str, Any]:
-        """The arguments of the last call of the last block, as it left them."""
-        return self._sets[self.last_index].values
+    def outcome(self, index: int, pick: int) -> tuple[Any, Mapping[str, Any], int]:
+        """What a call of the last block returned, its arguments, and the buffer that it used.
 
-    def _schedule(self, calls: int) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
-        count = len(self._sets)
-        self.last_index = (calls - 1) % count
+        Args:
+            index: of the buffer; without a graph only the last call's outputs are there.
+            pick: which of the calls on that buffer within a graph, modulo their number.
+        """
+        if self._graph is None:
+            return self.last_output, self._sets[self.last_index].values, self.last_index
+        outputs = self._graph_outputs[index :: len(self._sets)]
+        return outputs[pick % len(outputs)], self._sets[index].values, index
+
+    def _schedule(self, calls: int) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
+        """The calls of one block; made as it is read, or time per call would pass outside it."""
+        self.last_index = (calls - 1) % len(self._sets)
         bound = [(s.call.function, s.call.arguments) for s in self._sets]
-        return [bound[i % count] for i in range(calls)]
+        return islice(cycle(bound), calls)
 
     def _wall_block(self, calls: int) -> float:
         schedule = self._schedule(calls)
@@ -117,33 +140,26 @@ class TimedTarget:
         self.last_output = output
         return float(elapsed)
 
-    def _stream_block(self, calls: int) -> float:
+    def _stream_block(self, calls: int) -> Block:
         schedule = self._schedule(calls)
-        start = _event()
-        end = _event()
-        torch.cuda.synchronize()
-        start.record()
-        for function, arguments in schedule:
-            self.last_output = function(*arguments)
-        end.record()
-        torch.cuda.synchronize()
-        return float(start.elapsed_time(end) * 1e6)
 
-    def _graph_block(self, calls: int) -> tuple[float, int]:
-        assert self._graph is not None
+        def launch() -> None:
+            for function, arguments in schedule:
+                self.last_output = function(*arguments)
+
+        return _between_events(launch, calls)
+
+    def _graph_block(self, calls: int) -> Block:
+        graph = self._graph
+        assert graph is not None
         in_graph = len(self._graph_outputs)
-        replays = max(1, -(-calls // in_graph))
-        start = _event()
-        end = _event()
-        torch.cuda.synchronize()
-        start.record()
-        for _ in range(replays):
-            self._graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        self.last_index = (in_graph - 1) % len(self._sets)
-        self.last_output = self._graph_outputs[-1]
-        return float(start.elapsed_time(end) * 1e6), replays * in_graph
+        replays = -(-calls // in_graph)
+
+        def replay() -> None:
+            for _ in range(replays):
+                graph.replay()
+
+        return _between_events(replay, replays * in_graph)
 
     def _warm_up(self) -> None:
         """Call every buffer: kernels are compiled and allocators filled before a clock runs."""
@@ -164,7 +180,7 @@ class TimedTarget:
         """Capture the rotation, or fall back to stream events where it cannot be captured."""
         graph = torch.cuda.CUDAGraph()
         in_place = any(buffers.saved for buffers in self._sets)
-        calls = len(self._sets) if in_place else max(_GRAPH_MIN_CALLS, len(self._sets))
+        calls = calls_per_replay(len(self._sets), in_place=in_place)
         try:
             with torch.cuda.graph(graph):
                 outputs = [function(*arguments) for function, arguments in self._schedule(calls)]
@@ -176,6 +192,34 @@ class TimedTarget:
         self._graph, self._graph_outputs = graph, outputs
         graph.replay()
         torch.cuda.synchronize()
+
+
+def twin(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``values`` with every storage copied to an address of its own; aliases stay so."""
+    storages: dict[int, torch.UntypedStorage] = {}
+
+    def copied(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        at = storage.data_ptr()
+        if at not in storages:
+            storages[at] = storage.clone()  # type: ignore[no-untyped-call]
+        empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return empty.set_(storages[at], tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    return {n: copied(v) if isinstance(v, torch.Tensor) else v for n, v in values.items()}
+
+
+def _between_events(work: Callable[[], None], calls: int) -> Block:
+    """Time ``work`` on its stream, and until nothing runs on any stream."""
+    start, end, idle = _event(), _event(), _event()
+    torch.cuda.synchronize()
+    start.record()
+    work()
+    end.record()
+    torch.cuda.synchronize()
+    idle.record()
+    idle.synchronize()
+    return Block(start.elapsed_time(end) * 1e6, calls, start.elapsed_time(idle) * 1e6)
 
 
 def _event() -> torch.cuda.Event:

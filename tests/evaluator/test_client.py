@@ -48,13 +48,22 @@ def workload() -> Workload:
 
 
 REQUESTS: dict[str, tuple[tuple[str, ...], Callable[[Client], object]]] = {
-    "run": (("call",), lambda c: c.run(workload(), 1, seconds=1)),
+    "run": (
+        ("call", "zones", "threads", "late", "earlier"),
+        lambda c: c.run(workload(), 1, seconds=1),
+    ),
     "prepare": (
         ("clock",),
         lambda c: c.prepare(workload(), [1], writes=(), clock=Clock.WALL_PINNED, seconds=1),
     ),
-    "block": (("ns", "calls"), lambda c: c.block(0, 1, seconds=1)),
-    "last": (("call", "index"), lambda c: c.last(0, workload(), seconds=1)),
+    "block": (("ns", "calls", "until_idle_ns"), lambda c: c.block(0, 1, seconds=1)),
+    "last": (("call", "index"), lambda c: c.last(0, workload(), 0, 0, seconds=1)),
+    "traffic": (
+        ("readings", "written_bytes"),
+        lambda c: c.observe_traffic(
+            workload(), (), seeds=[1, 2], samples=1, sampling_seconds=1, seconds=1
+        ),
+    ),
     "launches": (("launches",), lambda c: c.launches(seconds=1)),
     "compile": (("resources",), lambda c: c.compile_kernels([], capability=90, seconds=1)),
 }

@@ -5,23 +5,32 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from evaluator.client import BlockTime, Client
+from evaluator.contestant import Contestant
 from evaluator.evaluation import Baseline, Clock
-from evaluator.timing import Audit, Contestant, MachineBusy, Measurement, measure
+from evaluator.timing import Audit, MachineBusy, Measurement, measure
 from policies.model import EvaluatorPolicy, TimingBudget
 from tests.builders import make_problem
 
 POLICY = EvaluatorPolicy.default()
 FAST = POLICY.timing.model_copy(update={"settle_milliseconds": 1e-3})
 BUDGET = TimingBudget(
-    process_pairs=1, min_rounds=10, max_rounds=30, workload_seconds=0.5, half_width=1e-9
+    process_pairs=1,
+    min_rounds=10,
+    max_rounds=30,
+    workload_seconds=0.5,
+    half_width=1e-9,
+    slope_pairs=3,
 )
+PIPE_NS = 1000
+"""What a block costs by our clock beside its calls."""
 Block = Callable[[int], BlockTime]
 
 
@@ -46,19 +55,29 @@ class ScriptedClient:
         self._numbers = itertools.count()
         self.session = ScriptedSession()
 
-    def block(self, _handle: int, _calls: int, *, seconds: float) -> BlockTime:
+    def block(self, _handle: int, calls: int, *, seconds: float) -> BlockTime:
         assert self.session.running
-        return self._block(next(self._numbers))
+        once = self._block(next(self._numbers))
+        longer = {
+            "claimed_ns": calls * once.claimed_ns,
+            "wall_ns": once.wall_ns + (calls - 1) * (once.wall_ns - PIPE_NS),
+            "until_idle_ns": calls * once.until_idle_ns,
+        }
+        return replace(once, calls=calls, **longer)
 
-    def refill(self, _handle: int, _seeds: Sequence[int], *, seconds: float) -> None:
+    def refill(self, _handle: int, _index: int, _seed: int, *, seconds: float) -> None:
         return None
 
-    def last(self, _handle: int, _workload: Any, *, seconds: float) -> tuple[Any, int]:
-        return None, 0
+    def last(
+        self, _handle: int, _workload: Any, index: int, _pick: int, *, seconds: float
+    ) -> tuple[Any, int]:
+        return None, index
 
 
-def took(nanoseconds: float, *, waited_ns: int = 0) -> BlockTime:
-    return BlockTime(nanoseconds, int(nanoseconds) + 1000, 1, waited_ns)
+def took(nanoseconds: float, *, waited_ns: int = 0, wall_ns: float | None = None) -> BlockTime:
+    """One call, as the worker claims it; by our own clock just as long unless stated."""
+    wall = (nanoseconds if wall_ns is None else wall_ns) + PIPE_NS
+    return BlockTime(nanoseconds, int(wall), 1, waited_ns, until_idle_ns=nanoseconds)
 
 
 def measured(own: Block, eager: Block, clock: Clock = Clock.WALL_PINNED) -> Measurement:
@@ -83,7 +102,7 @@ def measured_clients(
         budget=BUDGET,
         policy=FAST,
         confidence=0.95,
-        audit=Audit(seeds=(1,), judge=lambda *_: verdict, in_place=False),
+        audit=Audit(seed=1, judge=lambda *_: verdict),
         seconds=1.0,
         rng=rng or random.Random(0),
     )
@@ -139,7 +158,7 @@ def test_where_most_rounds_are_disturbed_the_rest_are_not_believed() -> None:
 
 
 def test_a_machine_on_which_every_round_is_disturbed_gives_no_number() -> None:
-    with pytest.raises(MachineBusy, match="had to wait for a core"):
+    with pytest.raises(MachineBusy, match="other work took the cores"):
         measured(lambda _: took(1e6), lambda _: took(1e6, waited_ns=10**6))
 
 

@@ -1,0 +1,285 @@
+"""Everything that a measurement on this machine takes, around ``pairs.measure_pair``.
+
+The timekeeper holds the device's lock while it times, asks the driver about clocks and
+strangers, lets the reference race against itself before a series, knows the floor that memory
+sets, and hands every round to whoever wants it. Its findings go into the candidate's draft.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from evaluator import machine
+from evaluator.backends import Backend
+from evaluator.client import Client
+from evaluator.clocks import open_monitor
+from evaluator.device import Device
+from evaluator.draft import Draft, disturbance_flags
+from evaluator.errors import WorkerLost
+from evaluator.evaluation import AaCheck, Clock, Flag, Severity, Status
+from evaluator.fitness import compare_with_itself, unfit_message
+from evaluator.gpu_limits import GPU_LIMITS
+from evaluator.judging import Ended, ended_by
+from evaluator.pairs import Baselines, PairResult, draw_seed, measure_pair
+from evaluator.problem import LoadedProblem
+from evaluator.reference import Reference
+from evaluator.roofline import SEEDS, Roofline, Traffic, below_floor, traffic_of
+from evaluator.samples import Purpose, SampleSink, TimingSamples
+from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
+from evaluator.summary import summarise
+from evaluator.timing import MachineBusy
+from evaluator.workload import Workload
+from policies.model import EvaluatorPolicy, TimingBudget
+
+_OTHER = {
+    Clock.GRAPH_REPLAY: Clock.STREAM_EVENTS,
+    Clock.STREAM_EVENTS: Clock.GRAPH_REPLAY,
+}
+
+
+class Timekeeper:
+    """Times candidates of one problem on one device."""
+
+    def __init__(
+        self,
+        loaded: LoadedProblem,
+        backend: Backend,
+        policy: EvaluatorPolicy,
+        device: Device,
+        *,
+        start_worker: Callable[[], Client],
+        sink: SampleSink | None = None,
+    ) -> None:
+        """Measure nothing yet.
+
+        Args:
+            loaded: the problem.
+            backend: says which device and clock.
+            policy: budgets and limits.
+            device: whose lock is held while blocks are timed.
+            start_worker: returns a worker that has seen no candidate.
+            sink: is handed every round.
+        """
+        self._loaded = loaded
+        self._policy = policy
+        self._device = device
+        self._start_worker = start_worker
+        self._sink = sink
+        self._clock = backend.clock(loaded.problem.regime)
+        measured = backend.gpu and not backend.interpreted
+        self._monitor = open_monitor(backend.device) if measured else None
+        name = machine.gpu_name(backend.device) if measured else None
+        self._limits = GPU_LIMITS.get(name or "")
+        self._traffic: dict[str, Traffic] = {}
+        self._checking = threading.Lock()
+        self._checked: tuple[float, AaCheck] | None = None
+
+    @property
+    def l2_bytes(self) -> int | None:
+        """The device's cache, where it is known."""
+        return self._limits.l2_bytes if self._limits is not None else None
+
+    @property
+    def roofline(self) -> Roofline | None:
+        """The floors that memory sets, as far as they are known."""
+        if self._limits is None:
+            return None
+        writes = self._loaded.problem.contract.writes
+        return Roofline(self._limits, self._traffic, in_place=bool(writes))
+
+    def open_series(
+        self,
+        draft: Draft,
+        baselines: Baselines,
+        workloads: Sequence[Workload],
+        *,
+        fresh: bool = False,
+    ) -> None:
+        """Let the reference race against itself, unless it did lately.
+
+        Args:
+            draft: takes the result.
+            baselines: what candidates will be timed against.
+            workloads: theirs; the first is raced.
+            fresh: do it in any case.
+
+        Raises:
+            Ended: the machine is unfit.
+            WorkerLost: a worker failed.
+        """
+        with self._checking:
+            self._learn_traffic(baselines.reference, workloads)
+            settings = self._policy.timing.self_comparison
+            if settings is None:
+                return
+            lately = (
+                self._checked is not None
+                and self._checked[1].passed
+                and time.monotonic() - self._checked[0] < settings.lasts_seconds
+            )
+            if fresh or not lately:
+                self._race_reference(draft, baselines, workloads[0])
+            assert self._checked is not None
+            draft.aa_check = self._checked[1]
+        if not draft.aa_check.passed:
+            raise self._unfit(draft, unfit_message(draft.aa_check))
+
+    def time(
+        self,
+        draft: Draft,
+        client: Client,
+        baselines: Baselines,
+        workloads: Sequence[Workload],
+        budget: TimingBudget,
+        *,
+        purpose: Purpose,
+        process_pair: int = 0,
+        incumbent_us: float | None = None,
+        clock: Clock | None = None,
+    ) -> PairResult:
+        """Time a loaded candidate on every workload.
+
+        Raises:
+            Ended: the machine is unfit, or the candidate fails, or its times are impossible.
+            WorkerLost: another worker than the candidate's failed.
+        """
+        clock = clock or self._clock
+        try:
+            with self._device.timing(clock):
+                pair = measure_pair(
+                    client,
+                    baselines,
+                    workloads,
+                    clock=clock,
+                    budget=budget,
+                    policy=self._policy,
+                    incumbent_us=incumbent_us,
+                    monitor=self._monitor,
+                )
+        except MachineBusy as busy:
+            raise self._unfit(draft, str(busy)) from busy
+        except (RequestFailed, WorkerCrashed, WorkerTimedOut) as error:
+            if error.role is not Role.CANDIDATE:
+                raise WorkerLost(f"timing stopped: {error}") from error
+            ended = ended_by(error, "while it was timed")
+            ended.correctness = tuple(draft.correctness)
+            raise ended from error
+        self._emit(draft.candidate.id, purpose, process_pair, workloads, pair)
+        for measured in pair.measurements:
+            draft.flags += disturbance_flags(measured.dropped, measured.held_back)
+        self._expect_possible(draft, workloads, pair)
+        return pair
+
+    def time_other_clock(
+        self,
+        draft: Draft,
+        client: Client,
+        baselines: Baselines,
+        workloads: Sequence[Workload],
+        ranked: PairResult,
+    ) -> None:
+        """Time the regime that does not rank, where the device has two, for the reader.
+
+        Raises:
+            Ended: as ``time``.
+            WorkerLost: as ``time``.
+        """
+        other = _OTHER.get(self._clock)
+        if other is None or any(m.clock is not self._clock for m in ranked.measurements):
+            return
+        pair = self.time(
+            draft,
+            client,
+            baselines,
+            workloads,
+            self._policy.timing.other_clock,
+            purpose="other clock",
+            clock=other,
+        )
+        if all(m.clock is other for m in pair.measurements):
+            draft.other_clock, _ = summarise(workloads, [pair], self._policy.verdict, self.roofline)
+
+    def _race_reference(self, draft: Draft, baselines: Baselines, workload: Workload) -> None:
+        settings = self._policy.timing.self_comparison
+        assert settings is not None
+        try:
+            found = compare_with_itself(
+                self._start_worker,
+                lambda: self._device.timing(self._clock),
+                self._loaded,
+                baselines,
+                workload,
+                clock=self._clock,
+                policy=self._policy,
+                settings=settings,
+                monitor=self._monitor,
+            )
+        except MachineBusy as busy:
+            raise self._unfit(draft, str(busy)) from busy
+        except RequestFailed as error:
+            raise WorkerLost(f"the reference could not be timed against itself: {error}") from error
+        for number, pair in enumerate(found.pairs):
+            self._emit("reference", "reference against itself", number, [workload], pair)
+        self._checked = (time.monotonic(), found.check)
+
+    def _learn_traffic(self, reference: Reference, workloads: Sequence[Workload]) -> None:
+        """Find out once per workload which bytes must move."""
+        if self._limits is None:
+            return
+        for workload in workloads:
+            if workload.name not in self._traffic:
+                with self._device.running():
+                    self._traffic[workload.name] = traffic_of(
+                        reference.client,
+                        workload,
+                        self._loaded.problem.contract.writes,
+                        [draw_seed() for _ in range(SEEDS)],
+                        call_seconds=self._policy.limits.call_seconds,
+                    )
+
+    def _expect_possible(
+        self, draft: Draft, workloads: Sequence[Workload], pair: PairResult
+    ) -> None:
+        """Doubt a candidate whose claims or times cannot be."""
+        roofline, slack = self.roofline, self._policy.timing.roofline_slack
+        for workload, found in zip(workloads, pair.measurements, strict=True):
+            floor_us = None
+            if roofline is not None:
+                floor_us = roofline.floor_us(
+                    workload.name, buffers=found.buffers, clock=found.clock
+                )
+            too_fast = below_floor(found.candidate_us, floor_us, slack)
+            evidence = found.suspicion or too_fast
+            if evidence is None:
+                continue
+            rule = "claims" if found.suspicion else "roofline"
+            draft.flags.append(Flag(rule=rule, severity=Severity.VIOLATION, evidence=evidence))
+            raise Ended(Status.CHEATING_SUSPECTED, evidence, correctness=draft.correctness)
+
+    def _emit(
+        self,
+        candidate_id: str,
+        purpose: Purpose,
+        process_pair: int,
+        workloads: Sequence[Workload],
+        pair: PairResult,
+    ) -> None:
+        if self._sink is None:
+            return
+        for workload, found in zip(workloads, pair.measurements, strict=True):
+            self._sink(
+                TimingSamples(
+                    candidate_id=candidate_id,
+                    purpose=purpose,
+                    process_pair=process_pair,
+                    workload=workload.name,
+                    clock=found.clock.value,
+                    calls_per_block=found.calls_per_block,
+                    per_call_ns={who: ns.tolist() for who, ns in found.per_call_ns.items()},
+                )
+            )
+
+    def _unfit(self, draft: Draft, message: str) -> Ended:
+        return Ended(Status.MACHINE_UNFIT, message, correctness=draft.correctness)
