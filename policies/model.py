@@ -205,6 +205,51 @@ class CensusPolicy(_Section):
     hidden_compiler: Literal["violation", "warning"]
 
 
+class OpKind(_Section):
+    """ATen ops that weigh alike in a reference's complexity."""
+
+    weight: NonNegativeFloat
+    ops: tuple[str, ...]
+
+
+class TrivialityPolicy(_Section):
+    """When a win is not worth a maintainer's time; per class of the reference's complexity.
+
+    The classes are ``move`` (memory moves alone), ``simple``, ``composite`` and ``complex``.
+    """
+
+    trivial_from: float = Field(gt=0.0, le=1.0)
+    """The score from which a win is trivial; a decisive reason weighs 1."""
+    kinds: dict[str, OpKind]
+    other_weight: NonNegativeFloat
+    """Of an op in no kind: element-wise arithmetic."""
+    move_weight: NonNegativeFloat
+    repeat_weight: NonNegativeFloat
+    """Of each further call of the same op."""
+    simple_up_to: PositiveFloat
+    composite_up_to: PositiveFloat
+    gain: dict[str, PositiveFloat]
+    """Per class: a lower bound of the speedup against eager below this is small."""
+    one_op_gain: PositiveFloat
+    """The same where the reference is a single library call."""
+    over_compiled: dict[str, PositiveFloat]
+    """Per class: so much more than ``torch.compile`` a kernel has to give."""
+    same_program: float = Field(gt=0.0, le=1.0)
+    """The similarity from which a candidate is the compiler's first translation."""
+    launch_us: dict[str, PositiveFloat]
+    """Per clock, what one more launch costs."""
+    launch_share: float = Field(gt=0.0, le=1.0)
+    """Of eager's time and of the gain: what launches must explain to be the whole story."""
+    launch_weight: dict[str, NonNegativeFloat]
+    """Per class: how far that speaks against the win."""
+    near_roofline: PositiveFloat
+    """A reference that reaches this share of the roofline leaves nothing to win."""
+    negligible_end_to_end: NonNegativeFloat
+    worthwhile_end_to_end: PositiveFloat
+    """Shares of a program's time: what is not worth a change, and what is, however small the
+    kernel."""
+
+
 class EvaluatorPolicy(_Section):
     """Everything that the evaluator takes from ``default.yml``."""
 
@@ -214,6 +259,7 @@ class EvaluatorPolicy(_Section):
     correctness: CorrectnessPolicy
     timing: TimingPolicy
     census: CensusPolicy
+    triviality: TrivialityPolicy
 
     def with_source_preset(self, name: str) -> Self:
         """Return the policy with another preset of the source policy in force.
