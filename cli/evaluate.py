@@ -28,10 +28,13 @@ def evaluate(
     problem: Annotated[Path, typer.Argument(help="A problem directory.", metavar="PROBLEM")],
     candidate: Annotated[Path, typer.Argument(help="A Python file.", metavar="CANDIDATE")],
     backend: Annotated[
-        str | None, typer.Option(help="cpp or triton; by default told from the source.")
+        str | None, typer.Option(help="Of those that `ksmith doctor` names; told from the source.")
     ] = None,
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Several fresh process pairs, full timing.")
+    ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Then run it under memory checkers, on small inputs.")
     ] = False,
     compiled: Annotated[
         bool, typer.Option(help="Also time torch.compile of the reference (slower to start).")
@@ -50,6 +53,8 @@ def evaluate(
     chosen = _read_candidate(candidate, backend)
     with LocalEvaluator(loaded, chosen.backend, compiled=baseline, progress=_progress) as evaluator:
         evaluation = evaluator.confirm(chosen) if confirm else evaluator.screen(chosen)
+        if deep:
+            evaluation = evaluator.check_deeply(chosen, evaluation)
     if json:
         print(evaluation.model_dump_json(indent=2))
     else:
@@ -71,21 +76,17 @@ def exit_code(evaluation: Evaluation) -> ExitCode:
 
 
 def backend_of(source: str) -> BackendName:
-    """Tell the backend: a module that assigns SOURCE is C++, any other is Triton.
+    """Tell the backend: a module that assigns SOURCE is C++ or CUDA, any other is Triton.
 
     Raises:
         SyntaxError: the source is not Python.
     """
     from evaluator.candidate import BackendName
 
-    assigned = {
-        target.id
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    return BackendName.CPP if "SOURCE" in assigned else BackendName.TRITON
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SOURCE":
+            return BackendName.CUDA if "__global__" in ast.unparse(node) else BackendName.CPP
+    return BackendName.TRITON
 
 
 def _read_candidate(path: Path, backend: str | None) -> Candidate:
@@ -125,6 +126,9 @@ def _print_for_people(evaluation: Evaluation) -> None:
             f"{kernel.kernel} on {kernel.target}: {kernel.registers} registers, "
             f"{kernel.spill_bytes} B spilled, {kernel.shared_bytes} B shared memory"
         )
+    for check in evaluation.deep:
+        line = f"{check.tool}: {check.message}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     for flag in evaluation.flags:
         line = f"{flag.severity.value}: {flag.rule}: {flag.evidence}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from dataclasses import replace
 
 from evaluator.backends import Backend
 from evaluator.client import Client
 from evaluator.errors import EvaluatorError
+from evaluator.memory_checkers import Checker
 from evaluator.sandbox import Sandbox
 from evaluator.sandbox.bubblewrap import USER_SLOTS, BubblewrapSandbox
 from evaluator.sandbox.zygote import ZygoteSandbox
@@ -32,6 +34,7 @@ class Workers:
         if isinstance(sandbox, BubblewrapSandbox):
             self._forking = ZygoteSandbox(sandbox, preload=PRELOAD)
         self.sandbox: Sandbox = self._forking or sandbox
+        self._not_forking = sandbox
         self._backend = backend
         self._free_slots = deque(range(USER_SLOTS))
         self._live: dict[int, Session] = {}
@@ -68,16 +71,25 @@ class Workers:
         """Start a worker that compiles Triton kernels without the interpreter."""
         return self._start(Role.CANDIDATE)
 
+    def watched(self, checker: Checker) -> Client:
+        """Start a worker for a candidate under a memory checker, in a process of its own."""
+        return self._start(Role.CANDIDATE, checker=checker)
+
     def close(self) -> None:
         """Kill every worker that was forked; calling it twice does no harm."""
         if self._forking is not None:
             self._forking.close()
 
-    def _start(self, role: Role, *, interpret: bool = False) -> Client:
+    def _start(
+        self, role: Role, *, interpret: bool = False, checker: Checker | None = None
+    ) -> Client:
         slot = self._take_slot()
         try:
             options = self._options(role, interpret=interpret, user_slot=slot)
-            session = Session(self.sandbox, options)
+            if checker is None:
+                session = Session(self.sandbox, options)
+            else:
+                session = Session(self._not_forking, _under(checker, options))
         except BaseException:
             self._free_slots.append(slot)
             raise
@@ -111,3 +123,12 @@ class Workers:
                     f"{USER_SLOTS} workers live already; evaluate fewer candidates side by side"
                 )
             return self._free_slots.popleft()
+
+
+def _under(checker: Checker, options: WorkerOptions) -> WorkerOptions:
+    return replace(
+        options,
+        wrapper=checker.wrapper,
+        variables=(*options.variables, *checker.variables),
+        folders=(*options.folders, *checker.folders),
+    )

@@ -87,6 +87,54 @@ def rms_norm(x, residual, weight, eps):
     return out, total
 """
 
+RMS_NORM_CUDA = '''\
+import torch
+
+SOURCE = r"""
+#include <cstdint>
+
+__global__ void rms_norm_kernel(const float* x, const float* r, const float* w, float* out,
+                                float* total, int64_t cols, float eps) {
+  __shared__ float partial[256];
+  const int64_t base = blockIdx.x * cols;
+  float sum = 0.0f;
+  for (int64_t j = threadIdx.x; j < cols; j += blockDim.x) {
+    const float value = x[base + j] + r[base + j];
+    total[base + j] = value;
+    sum += value * value;
+  }
+  partial[threadIdx.x] = sum;
+  __syncthreads();
+  for (int step = 128; step > 0; step /= 2) {
+    if (threadIdx.x < step) partial[threadIdx.x] += partial[threadIdx.x + step];
+    __syncthreads();
+  }
+  const float scale = rsqrtf(partial[0] / cols + eps);
+  for (int64_t j = threadIdx.x; j < cols; j += blockDim.x)
+    out[base + j] = total[base + j] * scale * w[j];
+}
+
+extern "C" void rms_norm(const float* x, const float* r, const float* w, float* out,
+                         float* total, int64_t rows, int64_t cols, float eps, void* stream) {
+  if (rows > 0)
+    rms_norm_kernel<<<rows, 256, 0, (cudaStream_t)stream>>>(x, r, w, out, total, cols, eps);
+}
+"""
+SIGNATURES = {
+    "rms_norm": (
+        *("const float*", "const float*", "const float*", "float*", "float*"),
+        *("int64_t", "int64_t", "float", "void*"),
+    )
+}
+
+
+def rms_norm(x, residual, weight, eps):
+    out = torch.empty_like(x)
+    total = torch.empty_like(x)
+    native.rms_norm(x, residual, weight, out, total, x.shape[0], x.shape[1], eps)
+    return out, total
+'''
+
 ROUTER_REFERENCE = """\
 import torch
 

@@ -63,6 +63,7 @@ def test_the_exit_code_says_yes_no_or_cannot(status: Status, speedup: float, cod
 def test_the_backend_is_told_from_the_source() -> None:
     assert backend_of(samples.ROTARY_CPP) is BackendName.CPP
     assert backend_of(samples.RMS_NORM_TRITON) is BackendName.TRITON
+    assert backend_of(samples.RMS_NORM_CUDA) is BackendName.CUDA
 
 
 @pytest.mark.parametrize("text", ["def f(:\n", "x = 1\0"])
