@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.evaluation import Baseline, Verdict
+from evaluator.evaluation import Baseline, Speedup, Verdict
 from evaluator.statistics import Judge, Samples, half_width, problem_speedup, workload_speedup
+from policies.model import EvaluatorPolicy
 
 JUDGE = Judge(confidence=0.95, threshold=1.005, process_noise=0.001)
 
@@ -95,3 +96,36 @@ def test_more_rounds_narrow_the_interval() -> None:
 def test_no_rounds_are_an_error() -> None:
     with pytest.raises(ValueError, match="rounds"):
         workload_speedup(Samples("w", 1.0, (np.array([]),)), Baseline.EAGER, JUDGE)
+
+
+BLOCK_NOISE = 0.004
+PROCESS_NOISE = EvaluatorPolicy.default().verdict.process_noise["graph_replay"]
+
+
+def simulated_confirmations(ratio: float, *, count: int, pairs: int = 3) -> list[Speedup]:
+    """Confirmations of a known ratio: blocks and processes differ as much as the policy expects."""
+    judge = Judge(confidence=0.95, threshold=1.005, process_noise=PROCESS_NOISE)
+    rng = np.random.default_rng(7)
+    found = []
+    for _ in range(count):
+        centres = math.log(ratio) + rng.normal(0, PROCESS_NOISE, pairs)
+        made = tuple(c + rng.normal(0, BLOCK_NOISE, 25) for c in centres)
+        found.append(workload_speedup(Samples("w", 1.0, made), Baseline.EAGER, judge))
+    return found
+
+
+@pytest.mark.parametrize("pairs", [1, 3])
+def test_the_lower_bound_exceeds_the_truth_in_no_more_than_one_of_a_hundred(pairs: int) -> None:
+    found = simulated_confirmations(1.1, count=600, pairs=pairs)
+    assert sum(s.lower_99 > 1.1 for s in found) <= 0.015 * len(found)
+    assert sum(s.low <= 1.1 <= s.high for s in found) >= 0.95 * len(found)
+
+
+def test_a_kernel_against_itself_is_hardly_ever_faster() -> None:
+    found = simulated_confirmations(1.0, count=600)
+    assert sum(s.verdict is Verdict.FASTER for s in found) <= 2
+
+
+def test_two_per_cent_are_found() -> None:
+    found = simulated_confirmations(1.02, count=300)
+    assert sum(s.verdict is Verdict.FASTER for s in found) >= 0.95 * len(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import time
 from collections.abc import Callable
@@ -20,12 +21,18 @@ from policies.model import EvaluatorPolicy, TimingBudget
 from tests.builders import make_problem
 
 POLICY = EvaluatorPolicy.default()
-FAST = POLICY.timing.model_copy(update={"settle_milliseconds": 1e-3})
+FAST = POLICY.timing.model_copy(
+    update={
+        "settle_milliseconds": 1e-3,
+        "device_settle_milliseconds": 1e-3,
+        "cool_down_milliseconds": 1e-3,
+    }
+)
 BUDGET = TimingBudget(
     process_pairs=1,
     min_rounds=10,
     max_rounds=30,
-    workload_seconds=0.5,
+    workload_seconds=0.2,
     half_width=1e-9,
     slope_pairs=3,
 )
@@ -91,6 +98,7 @@ def measured_clients(
     *,
     verdict: str | None = None,
     rng: random.Random | None = None,
+    monitor: FakeMonitor | None = None,
 ) -> Measurement:
     def contestant(client: ScriptedClient) -> Contestant:
         return Contestant(cast(Client, client), handle=0, clock=clock)
@@ -105,6 +113,7 @@ def measured_clients(
         audit=Audit(seed=1, judge=lambda *_: verdict),
         seconds=1.0,
         rng=rng or random.Random(0),
+        monitor=monitor,
     )
 
 
@@ -209,3 +218,55 @@ def test_a_claim_above_the_wall_time_is_impossible_even_in_a_dropped_round() -> 
     found = measured(impossible, disturbed_when_it_matters)
     assert found.suspicion is not None
     assert "wall time" in found.suspicion
+
+
+class FakeMonitor:
+    """A device whose clock is ``mhz(n)`` at the n-th reading."""
+
+    def __init__(self, mhz: Callable[[int], int], users: frozenset[int] = frozenset()) -> None:
+        self._mhz = mhz
+        self._users = users
+        self._readings = itertools.count()
+
+    def clock_mhz(self) -> int:
+        return self._mhz(next(self._readings))
+
+    def held_back(self) -> frozenset[str]:
+        return frozenset({"power cap"})
+
+    def users(self) -> frozenset[int]:
+        return self._users
+
+
+def on_a_device(monitor: FakeMonitor) -> Measurement:
+    own, eager = ScriptedClient(lambda _: took(1e6)), ScriptedClient(lambda _: took(2e6))
+    return measured_clients(own, eager, Clock.GRAPH_REPLAY, monitor=monitor)
+
+
+def test_a_round_in_which_the_clock_moved_does_not_count_and_is_told_apart() -> None:
+    found = on_a_device(FakeMonitor(lambda n: 1755 if n % 50 == 0 else 1980))
+    assert 0 < found.dropped_share < 0.5
+    assert list(found.dropped) == ["the device's clock moved"]
+    assert found.held_back == {"power cap"}
+
+
+def test_a_clock_that_never_holds_gives_no_number() -> None:
+    with pytest.raises(MachineBusy, match="clock moved"):
+        on_a_device(FakeMonitor(lambda n: 1980 - 15 * (n % 7)))
+
+
+def test_a_device_that_someone_else_uses_gives_no_number() -> None:
+    with pytest.raises(MachineBusy, match="someone else uses the GPU"):
+        on_a_device(FakeMonitor(lambda _: 1980, frozenset({os.getpid(), 4_000_001})))
+
+
+def test_our_own_clock_finds_a_candidate_out_that_claims_half_its_time() -> None:
+    found = measured(lambda _: took(1e6, wall_ns=2e6), lambda _: took(2e6))
+    assert found.suspicion is not None
+    assert "our own clock" in found.suspicion
+
+
+def test_our_own_clock_agrees_with_an_honest_candidate() -> None:
+    found = measured(lambda _: took(1e6), lambda _: took(2e6))
+    assert found.suspicion is None
+    assert found.slope_us == pytest.approx(1e3, rel=0.01)
