@@ -397,9 +397,11 @@ def test_a_problem_that_zeros_would_solve_is_flagged() -> None:
 
 
 def test_workers_that_others_killed_are_started_again(evaluator: LocalEvaluator) -> None:
-    for process in psutil.Process().children(recursive=True):
+    processes = psutil.Process().children(recursive=True)
+    for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
+    psutil.wait_procs(processes, timeout=10)
     assert screen(evaluator, "return out, total").status is Status.OK
 
 
