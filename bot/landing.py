@@ -10,11 +10,39 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from evaluator.candidate import BackendName
+from evaluator.evaluation import DeepCheck
 from evaluator.problem import Problem
 from evaluator.workload import TensorSpec
-from evolver.run import Run
+from evolver.run import Run, StoredAttempt
 from integrations.patch import IntegrationResult, PatchError, integrate
 from integrations.verify import Verification, verify
+
+
+def deep_stage(
+    run_path: Path, *, progress: Callable[[str], None] = lambda _: None
+) -> tuple[DeepCheck, ...]:
+    """Run the run's confirmed winner under its backend's memory checkers.
+
+    Writes ``deep.json``, the confirmation with what they said, into the run.
+
+    Raises:
+        SearchError: there is no such run.
+        PatchError: there is no winner, or a checker found a wrong access or a race.
+        EvaluatorError: the sandbox, the backend or the reference fails.
+    """
+    from evaluator.supervisor import CompiledBaseline, LocalEvaluator
+
+    with Run.open(run_path) as run:
+        best, loaded = _winner(run), run.loaded
+    with LocalEvaluator(
+        loaded, best.candidate.backend, compiled=CompiledBaseline.NEVER, progress=progress
+    ) as evaluator:
+        checked = evaluator.check_deeply(best.candidate, best.evaluation)
+    report = run_path / "deep.json"
+    report.write_text(checked.model_dump_json(indent=2), encoding="utf-8")
+    if checked.status is not best.evaluation.status:
+        raise PatchError(f"the winner must not land: {checked.message} (whole: {report})")
+    return checked.deep
 
 
 def integrate_stage(
@@ -29,12 +57,7 @@ def integrate_stage(
         IntegrationError: there is no winner, or the repository cannot take it.
     """
     with Run.open(run_path) as run:
-        best = run.best()
-        if best is None:
-            raise PatchError(
-                f"{run_path} has no confirmed winner, so there is nothing to integrate: "
-                f"{run.summary().message}; search on with `ksmith optimize ... --resume`"
-            )
+        best = _winner(run)
         result = integrate(
             run.loaded,
             best.candidate,
@@ -46,6 +69,16 @@ def integrate_stage(
         )
     result.save(run_path)
     return result
+
+
+def _winner(run: Run) -> StoredAttempt:
+    best = run.best()
+    if best is None:
+        raise PatchError(
+            f"{run.path} has no confirmed winner, so there is nothing to integrate: "
+            f"{run.summary().message}; search on with `ksmith optimize ... --resume`"
+        )
+    return best
 
 
 def reference_now(problem: Problem, repository: Path) -> str:

@@ -20,6 +20,7 @@ from evaluator.machine import gpus, package_version
 from evaluator.problem import LoadedProblem, load_problem
 from evaluator.service import Evaluator
 from evolver.budget import DEFAULT_STEPS, Budget
+from evolver.errors import SearchError
 from evolver.progress import Observer, ignore
 from evolver.proposers.base import Proposer
 from evolver.run import Run, RunConfig, problem_sha256, require_free
@@ -154,11 +155,19 @@ def _resumed(loaded: LoadedProblem, run_path: Path, order: SearchOrder) -> Run:
 
 
 def _config(loaded: LoadedProblem, order: SearchOrder) -> RunConfig:
+    from evolver.proposers.mutate import OPERATORS
+
     unlimited = order.steps is None and order.minutes is None
+    backend = order.backend or default_backend()
+    if backend not in OPERATORS:
+        raise SearchError(
+            f"nothing proposes {backend} candidates yet; search with --backend "
+            f"{' or '.join(OPERATORS)}, or judge one of your own with `ksmith evaluate`"
+        )
     return RunConfig(
         problem_id=loaded.problem.id,
         problem_sha256=problem_sha256(loaded),
-        backend=order.backend or default_backend(),
+        backend=backend,
         seed=order.seed or 0,
         steps=DEFAULT_STEPS if unlimited else order.steps,
         minutes=order.minutes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -24,15 +25,18 @@ def integrate(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the branch if it is there.")
     ] = False,
+    deep: Annotated[bool, typer.Option(help="Run the winner under memory checkers first.")] = True,
     json: Annotated[bool, typer.Option("--json", help="The result as one JSON object.")] = False,
 ) -> None:
     """Put the winner into the repository, as a branch; your checkout is not touched.
 
-    Exit 0: the branch is there. 1: no winner, or the target cannot take it. 2: the
-    repository is not clean, or the branch exists.
+    Exit 0: the branch is there. 1: no winner, it accesses memory wrongly, or the target cannot
+    take it. 2: the repository is not clean, or the branch exists.
     """
-    from bot.landing import integrate_stage
+    from bot.landing import deep_stage, integrate_stage
 
+    for check in deep_stage(run, progress=_progress) if deep else ():
+        print(f"ksmith: {check.tool}: {check.message}", file=sys.stderr)
     result = integrate_stage(run, repo, branch=branch, replace=force)
     if json:
         print(result.model_dump_json(indent=2))
@@ -42,3 +46,7 @@ def integrate(
         print(f"  {path}")
     print(f"look at it: git -C '{repo}' show {result.branch}")
     print(f"check it:   ksmith verify '{run}' --repo '{repo}' -- LATENCY COMMAND")
+
+
+def _progress(what: str) -> None:
+    print(f"ksmith: {what} ...", file=sys.stderr, flush=True)

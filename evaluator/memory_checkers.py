@@ -178,7 +178,7 @@ _NO_FINDING = re.compile(
     r"COMPUTE-SANITIZER|\w+ SUMMARY|Target application|Saved host|Program hit|Warning: |NOTE"
 )
 _RACE = re.compile(r"Error: (Race reported between \w+ access)")
-_KERNEL = re.compile(r"\bat (?:0x[0-9a-f]+ in )?([^\s+(]+)(?:\(.*?\))?(?:\+0x[0-9a-f]+)?")
+_KERNEL = re.compile(r"\bat (?:void )?([^(]+?)(?:\(.*?\))?\+0x[0-9a-f]+")
 _PLACE = re.compile(r"\bin \S*?([^/\s]+:\d+)")
 
 

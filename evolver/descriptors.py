@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evaluator.candidate import BackendName, Candidate
+from evaluator.backends import language_of
+from evaluator.candidate import Candidate
 from evaluator.evaluation import Baseline, Evaluation, KernelResources, Status, Verdict
 
 # A loop, a memory operation and a launch each change what the machine does more than an
@@ -99,7 +100,7 @@ def score_of(evaluation: Evaluation) -> Score | None:
 def complexity_of(candidate: Candidate) -> Complexity:
     """Return the complexity of the candidate's kernels."""
     tree = ast.parse(candidate.source)
-    if candidate.backend is BackendName.CPP:
+    if language_of(candidate.backend).native:
         return _cpp_complexity(tree)
     return _triton_complexity(tree)
 

@@ -71,6 +71,11 @@ def render_kernel_file(
     Raises:
         PatchError: the candidate defines a name that the guard or the loader needs.
     """
+    if candidate.backend not in _ON_DEVICE:
+        raise PatchError(
+            f"{candidate.backend} candidates cannot be put into a repository yet; "
+            f"those of {' and '.join(_ON_DEVICE)} can"
+        )
     parts = take_apart(candidate.source)
     _refuse_clashes(candidate)
     compiled = candidate.backend is BackendName.CPP
