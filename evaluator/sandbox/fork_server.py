@@ -17,6 +17,7 @@ import ctypes
 import gc
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -39,6 +40,7 @@ _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 4, 22, 2
 _COVERED = ("sys", "sysrq-trigger", "irq", "bus")
 """Parts of /proc that steer the kernel; read-only, as bubblewrap has them."""
 
+_WRITABLE_AND_SHARED = re.compile(".w.s")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -72,7 +74,12 @@ def serve() -> str:
         message, descriptors, _, _ = socket.recv_fds(control, MAX_ORDER_BYTES, len(_DESCRIPTORS))
         if not message:
             os._exit(0)  # the supervisor has gone
-        if os.fork() == 0:
+        try:
+            child = os.fork()
+        except OSError as error:
+            _tell(descriptors[_DESCRIPTORS.index("status")], f"no fork: {error}")
+            child = -1
+        if child == 0:
             control.detach()  # closed by number below; the object must not close it once more
             return _become_program(_read(message, descriptors))
         for descriptor in descriptors:
@@ -84,9 +91,7 @@ def _prepare(preload: str) -> None:
     cores = os.sched_getaffinity(0)
     exec(preload, {"__name__": "__preload__"})  # noqa: S102 - ours, from the command line
     os.sched_setaffinity(0, cores)  # OpenMP binds the thread that loads it
-    threads = len(os.listdir("/proc/self/task"))
-    if threads != 1:
-        sys.exit(f"the imports left {threads} threads, so nothing can be forked")
+    _refuse_what_forks_would_share()
     sys.argv = ["-c"]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the first of the three reaps itself
     checked(_LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
@@ -94,6 +99,21 @@ def _prepare(preload: str) -> None:
     gc.freeze()
     sys.stdout.flush()
     sys.stderr.flush()
+
+
+def _refuse_what_forks_would_share() -> None:
+    """End where a fork would lose a thread, or where programs would share memory that they write.
+
+    Raises:
+        SystemExit: the imports left such a thing.
+    """
+    threads = len(os.listdir("/proc/self/task"))
+    if threads != 1:
+        sys.exit(f"the imports left {threads} threads, so nothing can be forked")
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        shared = [line.rstrip() for line in maps if _WRITABLE_AND_SHARED.match(line.split()[1])]
+    if shared:
+        sys.exit(f"the imports left memory that forks would share: {shared[0]}")
 
 
 def _read(message: bytes, descriptors: list[int]) -> _Order:
@@ -120,10 +140,14 @@ def _become_program(order: _Order) -> str:
         status.detach()
         _take_place(order)
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            status.send(f"{type(error).__name__}: {error}".encode())
+        _tell(order.descriptors["status"], f"{type(error).__name__}: {error}")
         os._exit(1)
     return order.source
+
+
+def _tell(status: int, sentence: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(status, sentence.encode())
 
 
 def _close_all_but(kept: set[int]) -> None:

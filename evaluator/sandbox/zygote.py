@@ -47,6 +47,7 @@ _MOST_SOURCE_BYTES = MAX_ORDER_BYTES // 8
 """JSON may write one byte as six."""
 _START_SECONDS = 180.0
 """Longest that the imports and a fork may take, on a machine that is busy."""
+_DYING_SECONDS = 1.0
 
 
 class ForkFailed(Exception):
@@ -67,17 +68,13 @@ class ZygoteSandbox:
             preload: Python that a zygote runs before its first fork; it must leave no
                 thread and open no device.
         """
+        self.name = alone.name
         self._alone = alone
         self._preload = preload
         self._zygotes: dict[object, Zygote] = {}
         self._refusal = ""
         self._closed = False
         self._lock = threading.Lock()
-
-    @property
-    def name(self) -> str:
-        """How the programs are isolated."""
-        return self._alone.name
 
     @property
     def description(self) -> str:
@@ -98,7 +95,7 @@ class ZygoteSandbox:
             except ForkFailed as error:
                 if not zygote.served:
                     self._refusal = str(error)
-                elif zygote.alive():
+                elif not zygote.dies():
                     break  # this one alone; else a new zygote in place of one that died
         return self._alone.start(spec)
 
@@ -170,6 +167,13 @@ class Zygote:
     def alive(self) -> bool:
         """Whether it still runs."""
         return self._namespace.alive()
+
+    def dies(self) -> bool:
+        """Whether it has died, or is about to."""
+        deadline = time.monotonic() + _DYING_SECONDS
+        while self.alive() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return not self.alive()
 
     def close(self) -> None:
         """Kill it and all that it forked."""
