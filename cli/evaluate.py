@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from evaluator.candidate import BackendName, Candidate
-    from evaluator.evaluation import Evaluation, Speedup
+    from evaluator.evaluation import Evaluation, Speedup, WorkloadTiming
+    from evaluator.samples import SampleSink
 
 
 def register(app: typer.Typer) -> None:
@@ -39,6 +42,9 @@ def evaluate(
     compiled: Annotated[
         bool, typer.Option(help="Also time torch.compile of the reference (slower to start).")
     ] = True,
+    samples: Annotated[
+        Path | None, typer.Option(help="Write every timed round there, one JSON object a line.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="The record as one JSON object.")] = False,
 ) -> None:
     """Judge CANDIDATE against PROBLEM: correct? faster, and by how much?
@@ -51,7 +57,12 @@ def evaluate(
     baseline = CompiledBaseline.ALWAYS if compiled else CompiledBaseline.NEVER
     loaded = load_problem(problem)
     chosen = _read_candidate(candidate, backend)
-    with LocalEvaluator(loaded, chosen.backend, compiled=baseline, progress=_progress) as evaluator:
+    with (
+        _samples_file(samples) as sink,
+        LocalEvaluator(
+            loaded, chosen.backend, compiled=baseline, progress=_progress, samples=sink
+        ) as evaluator,
+    ):
         evaluation = evaluator.confirm(chosen) if confirm else evaluator.screen(chosen)
         if deep:
             evaluation = evaluator.check_deeply(chosen, evaluation)
@@ -104,6 +115,20 @@ def _read_candidate(path: Path, backend: str | None) -> Candidate:
         raise typer.BadParameter(f"{path} is nested too deeply to be read") from error
 
 
+@contextmanager
+def _samples_file(path: Path | None) -> Iterator[SampleSink | None]:
+    """Open the file for timed rounds, where one is wanted."""
+    if path is None:
+        yield None
+        return
+    try:
+        file = path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be written: {error}") from error
+    with file:
+        yield lambda rounds: print(rounds.to_json(), file=file, flush=True)
+
+
 def _progress(what: str) -> None:
     print(f"ksmith: {what} ...", file=sys.stderr, flush=True)
 
@@ -121,6 +146,10 @@ def _print_for_people(evaluation: Evaluation) -> None:
         console.print(_timing_table(evaluation))
     for speedup in evaluation.speedups:
         console.print(f"overall against {speedup.baseline.value}: {_shown(speedup)}")
+    if (check := evaluation.aa_check) is not None:
+        console.print(
+            f"reference against itself: {check.ratio:.4f}x [{check.low:.4f}, {check.high:.4f}]"
+        )
     for kernel in evaluation.resources:
         console.print(
             f"{kernel.kernel} on {kernel.target}: {kernel.registers} registers, "
@@ -166,7 +195,7 @@ def _timing_table(evaluation: Evaluation) -> Table:
     table = Table(title="time per call", title_justify="left")
     for heading in ("workload", "candidate", "baseline", "speedup [95 %]", "verdict", "clock"):
         table.add_column(heading, overflow="fold")
-    for timing in evaluation.timings:
+    for timing in (*evaluation.timings, *evaluation.other_clock):
         for speedup in timing.speedups:
             table.add_row(
                 timing.workload,
@@ -175,9 +204,19 @@ def _timing_table(evaluation: Evaluation) -> Table:
                 f"{speedup.value:.3f}x [{speedup.low:.3f}, {speedup.high:.3f}]",
                 speedup.verdict.value,
                 f"{timing.clock.value}, {speedup.blocks} blocks of {timing.calls_per_block} calls, "
-                f"{timing.buffers} buffers",
+                f"{timing.buffers} buffers{_seen_of_memory(timing)}",
             )
     return table
+
+
+def _seen_of_memory(timing: WorkloadTiming) -> str:
+    """Whether the cache held the inputs, and how near the call is to what memory allows."""
+    told = ""
+    if timing.l2_bytes is not None and timing.working_set_bytes is not None:
+        told += ", warm cache" if timing.working_set_bytes <= timing.l2_bytes else ", cold cache"
+    if timing.roofline_fraction is not None:
+        told += f", {timing.roofline_fraction:.0%} of what memory allows"
+    return told
 
 
 def _shown(speedup: Speedup) -> str:

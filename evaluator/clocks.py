@@ -9,12 +9,12 @@ clock than a busy one. Where there is no NVIDIA driver there is nothing to read 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 from evaluator.client import BlockTime
-from evaluator.sandbox.memory import tree
 
 HELD_BACK = {
     0x04: "power cap",
@@ -87,17 +87,26 @@ def clock_moved(blocks: Collection[BlockTime], share: float) -> bool:
     return any(_spread(side) > share for side in (before, after))
 
 
-def strangers(monitor: Monitor, own: Iterable[int] | None = None) -> tuple[int, ...]:
-    """Return the processes on the device that are not ours.
+def strangers(monitor: Monitor) -> tuple[int, ...]:
+    """Return the processes on the device that neither are this one nor descend from it.
 
-    Args:
-        monitor: says who is there.
-        own: by default this process and all that it started. Where none of them is among those
-            on the device, the driver counts processes in another namespace, and nobody can tell.
+    Where none is ours, the driver counts processes in another namespace, and nobody can tell.
     """
     users = monitor.users()
-    ours = users.intersection(tree(os.getpid()) if own is None else own)
-    return tuple(sorted(users - ours)) if ours else ()
+    foreign = {pid for pid in users if not _descends_from(pid, os.getpid())}
+    return tuple(sorted(foreign)) if foreign != users else ()
+
+
+def _descends_from(pid: int, ancestor: int) -> bool:
+    """Whether ``/proc`` leads from ``pid`` up to ``ancestor``."""
+    while pid > 1 and pid != ancestor:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            return False
+        # The command's name, in parentheses, may itself hold spaces and parentheses.
+        pid = int(stat.rpartition(b")")[2].split()[1])
+    return pid == ancestor
 
 
 def _spread(clocks_mhz: Collection[int]) -> float:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from evaluator.client import Client, describe
 from evaluator.clocks import Monitor
 from evaluator.contestant import Contestant, calibrate
-from evaluator.correctness import check_call
+from evaluator.correctness import Fault
 from evaluator.errors import ReferenceFailed, WorkerLost
-from evaluator.evaluation import Baseline, Clock, Flag, Severity
+from evaluator.evaluation import Baseline, Clock, Flag, Severity, WorkloadCorrectness
 from evaluator.intake import load_reference
 from evaluator.problem import LoadedProblem
 from evaluator.reference import Reference, reference_call
@@ -71,7 +71,7 @@ class Baselines:
     def seeds(self, workload: Workload) -> tuple[int, ...]:
         """The seeds of the rotated buffers of ``workload``, the same for all contestants."""
         if workload.name not in self._seeds:
-            count = buffer_count(workload, self._policy.timing)
+            count = buffer_count(workload, self._policy.timing, l2_bytes=self._l2_bytes)
             self._seeds[workload.name] = tuple(draw_seed() for _ in range(count))
         return self._seeds[workload.name]
 
@@ -189,9 +189,10 @@ def prepare(
     return contestant
 
 
-def buffer_count(workload: Workload, policy: TimingPolicy) -> int:
+def buffer_count(workload: Workload, policy: TimingPolicy, *, l2_bytes: int | None = None) -> int:
     """How many inputs of different content the rotation has."""
-    fitting = policy.buffer_bytes // max(1, workload.total_bytes)
+    content_bytes = policy.buffer_bytes if l2_bytes is None else policy.device_content_bytes
+    fitting = content_bytes // max(1, workload.total_bytes)
     return max(policy.min_buffers, min(policy.max_buffers, fitting))
 
 
@@ -235,6 +236,7 @@ def measure_pair(
         RequestFailed, WorkerLost: with the role of whoever failed.
         ReferenceFailed: the eager reference cannot be timed.
         MachineBusy: others use the machine, or its clock does not hold.
+        WrongAsEver: the candidate is wrong on content that was not checked before.
     """
     prepared = [_contestants(client, baselines, w, clock, policy) for w in workloads]
     own = [candidate for candidate, _ in prepared]
@@ -248,7 +250,7 @@ def measure_pair(
                 budget=budget,
                 policy=policy.timing,
                 confidence=policy.verdict.confidence,
-                audit=_audit(baselines, workload),
+                audit=_audit(client, baselines, workload, policy.limits.call_seconds),
                 seconds=policy.limits.call_seconds,
                 rng=random.SystemRandom(),
                 coarse=coarse,
@@ -296,18 +298,36 @@ def _is_hopeless(
     return math.exp(sum(logs) / total) > policy.timing.coarse_ratio * incumbent_us
 
 
-def _audit(baselines: Baselines, workload: Workload) -> Audit:
+class WrongAsEver(Exception):
+    """A timed call's wrong result is wrong outside the timed region as well: no cheating."""
+
+    def __init__(self, workload: Workload, fault: Fault) -> None:
+        shown = f"workload {workload.name}: {fault.detail}, on content that came up while timing"
+        reason = f"{fault.kind} on a held-out workload" if workload.held_out else shown
+        super().__init__(reason)
+        self.failed = WorkloadCorrectness(
+            workload=workload.name, passed=False, trials=1, reason=reason
+        )
+
+
+def _audit(client: Client, baselines: Baselines, workload: Workload, seconds: float) -> Audit:
+    """Judge a timed call; what a call of its own gets wrong too is a fault, not a suspicion."""
     reference = baselines.reference
-    problem = reference.problem
 
     def judge(result: CallResult, seed: int) -> str | None:
         expected = reference.compute(workload, seed)
         try:
-            faults = check_call(problem.contract, problem.tolerance, expected, result).faults
+            faults = reference.check(workload, seed, expected, result).faults
+            if not faults:
+                return None
+            alone = client.run(workload, seed, seconds=seconds)
+            if reference.check(workload, seed, expected, alone).faults:
+                raise WrongAsEver(workload, faults[0])
         except (ProtocolError, KeyError) as error:
             return f"the report of a timed call makes no sense: {error}"
-        if not faults:
-            return None
-        return f"a timed call on fresh content gave wrong results: {faults[0].detail}"
+        return (
+            f"a timed call on fresh content gave wrong results, and right ones when it was not "
+            f"timed: {faults[0].detail}"
+        )
 
     return Audit(seed=draw_seed(), judge=judge)

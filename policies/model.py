@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Field,
     NonNegativeFloat,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     model_validator,
@@ -101,6 +102,26 @@ class TimeLimits(_Section):
     """By how much a call, an import and a start may take longer under a memory checker."""
 
 
+class LayoutPolicy(StrEnum):
+    """What becomes of a candidate that is wrong on strides that no workload declares."""
+
+    REFUSE_OR_RIGHT = "refuse_or_right"
+    """It must raise or be right; silently wrong is incorrect."""
+    NOTE = "note"
+    """A flag says so: what lands is dispatched to for the declared layouts alone."""
+    OFF = "off"
+    """Not tried."""
+
+
+class DerivedPolicy(_Section):
+    """Workloads that the evaluator derives from the declared ones."""
+
+    shapes: NonNegativeInt
+    values: NonNegativeInt
+    """At most so many of each."""
+    layouts: LayoutPolicy
+
+
 class CorrectnessPolicy(_Section):
     """How much is checked."""
 
@@ -110,6 +131,13 @@ class CorrectnessPolicy(_Section):
     """Largest workload, in elements of all tensors, that the Triton interpreter is given."""
     interpreted_leading_extent: PositiveInt
     """To what a larger workload's common leading extent is cut for it."""
+    derived: DerivedPolicy
+    allow_lower_precision: bool
+    """Whether float32 may be computed in TF32, and so on; it is named all the same."""
+    relative_tolerance: NonNegativeFloat
+    """Errors up to this share of a row's largest magnitude pass, whatever the problem says."""
+    near_tie_draws: PositiveInt
+    """Moved inputs on which the reference shows what a near tie may select."""
 
 
 class TimingBudget(_Section):
@@ -172,6 +200,9 @@ class TimingPolicy(_Section):
     """Rotated inputs together aim at this size, within the bounds below."""
     min_buffers: int = Field(ge=2)
     max_buffers: PositiveInt
+    device_content_bytes: PositiveInt
+    """The same on a known GPU, where copies fill the rotation: drawing numbers takes longer
+    than everything else there."""
     cold_l2_multiple: PositiveFloat
     """On a known GPU the rotation aims at this many times the L2 cache: copies of the inputs at
     other addresses are added to it."""

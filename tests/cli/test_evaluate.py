@@ -84,10 +84,17 @@ def test_a_folder_that_is_no_problem_is_wrong_use(tmp_path: Path, honest: Path) 
 
 @pytest.mark.sandbox
 def test_an_honest_candidate_gives_one_json_object_and_exit_0(problem: Path, honest: Path) -> None:
-    done = run(problem, honest, "--json", "--no-compiled")
+    rounds = honest.parent / "rounds.jsonl"
+    done = run(problem, honest, "--json", "--no-compiled", "--samples", rounds)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["status"] == "ok"
+    record = json.loads(done.stdout)
+    assert record["status"] == "ok"
+    assert record["aa_check"]["passed"]
     assert "timing" in done.stderr
+    measured = {s["purpose"]: s for s in map(json.loads, rounds.read_text().splitlines())}
+    assert set(measured) == {"screen", "reference against itself"}
+    times = measured["screen"]["per_call_ns"]
+    assert len(times["candidate"]) == len(times["eager"]) >= 5
 
 
 @pytest.mark.sandbox
