@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unpacks the Python files of published SGLang and LMDeploy wheels into .real/: real input
+# Unpacks the Python files of published SGLang, LMDeploy and Liger wheels into .real/: real input
 # for tests and benchmarks, never part of this repository. Does nothing when they are there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,3 +28,4 @@ PY
 
 unpack lmdeploy 0.18.0
 unpack sglang 0.5.23
+unpack liger-kernel 0.8.5
