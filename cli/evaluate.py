@@ -146,10 +146,9 @@ def _print_for_people(evaluation: Evaluation) -> None:
         console.print(_timing_table(evaluation))
     for speedup in evaluation.speedups:
         console.print(f"overall against {speedup.baseline.value}: {_shown(speedup)}")
-    if (check := evaluation.aa_check) is not None:
-        console.print(
-            f"reference against itself: {check.ratio:.4f}x [{check.low:.4f}, {check.high:.4f}]"
-        )
+    if (itself := evaluation.aa_check) is not None:
+        interval = f"[{itself.low:.4f}, {itself.high:.4f}]"
+        console.print(f"reference against itself: {itself.ratio:.4f}x {interval}", markup=False)
     for kernel in evaluation.resources:
         console.print(
             f"{kernel.kernel} on {kernel.target}: {kernel.registers} registers, "

@@ -18,6 +18,7 @@ from evaluator.evaluation import (
     Evaluation,
     Flag,
     KernelResources,
+    OutputPrecision,
     Severity,
     Speedup,
     Status,
@@ -41,6 +42,8 @@ class Draft:
     candidate: Candidate
     started: float = field(default_factory=time.monotonic)
     correctness: Sequence[WorkloadCorrectness] = ()
+    derived_workloads: int = 0
+    precision: Sequence[OutputPrecision] = ()
     timings: tuple[WorkloadTiming, ...] = ()
     speedups: tuple[Speedup, ...] = ()
     other_clock: tuple[WorkloadTiming, ...] = ()
@@ -64,6 +67,10 @@ class Draft:
         attested = {"correctness": Attestor.SUPERVISOR} if self.correctness else {}
         if self.timings:
             attested |= {"timings": Attestor.WORKER, "speedups": Attestor.SUPERVISOR}
+        if self.other_clock:
+            attested["other_clock"] = Attestor.WORKER
+        if self.aa_check is not None:
+            attested["aa_check"] = Attestor.SUPERVISOR
         if self.resources:
             attested["resources"] = Attestor.WORKER
         if self.census:
@@ -79,6 +86,8 @@ class Draft:
             environment=environment,
             regime=problem.regime,
             correctness=tuple(self.correctness),
+            derived_workloads=self.derived_workloads,
+            precision=tuple(self.precision),
             timings=self.timings,
             speedups=self.speedups,
             other_clock=self.other_clock,

@@ -101,6 +101,19 @@ class OutputError(Record):
     worst_index: tuple[int, ...] | None = None
 
 
+class OutputPrecision(Record):
+    """How precise one output is, for inputs of one scale, beside the reference."""
+
+    output: str
+    scale: str
+    """``declared``, ``held out``, or ``large``, ``tiny``, ``scales`` (several within a tensor)."""
+    candidate_error: NonNegativeFloat
+    """What nine of ten elements keep to against float64, relative to the output's magnitude."""
+    reference_error: NonNegativeFloat
+    looks_like: str | None = None
+    """The arithmetic that such an error is typical of, where it is lower than the reference's."""
+
+
 class WorkloadCorrectness(Record):
     """Correctness on one workload. A held-out workload keeps its errors to itself."""
 
@@ -342,6 +355,9 @@ class Evaluation(Record):
     environment: Environment
     regime: Regime
     correctness: tuple[WorkloadCorrectness, ...] = ()
+    derived_workloads: NonNegativeInt = 0
+    """Of those that the evaluator made itself, how many the candidate passed."""
+    precision: tuple[OutputPrecision, ...] = ()
     timings: tuple[WorkloadTiming, ...] = ()
     speedups: tuple[Speedup, ...] = ()
     """Per baseline: the weighted geometric mean over the workloads, jointly bootstrapped."""
@@ -364,7 +380,7 @@ class Evaluation(Record):
         timed = bool(self.timings) and bool(self.speedups)
         if self.status is Status.OK and not timed:
             raise ValueError("status ok needs timings and speedups")
-        if self.status is not Status.OK and (self.timings or self.speedups):
+        if self.status is not Status.OK and (self.timings or self.speedups or self.other_clock):
             raise ValueError(f"status {self.status.value} cannot carry timings or speedups")
         passed = bool(self.correctness) and all(c.passed for c in self.correctness)
         if self.status in (Status.OK, Status.NOT_MEASURED) and not passed:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.client import Client
+from evaluator.errors import WorkerLost
 from evaluator.evaluation import Clock
 from evaluator.gpu_limits import GpuLimits
 from evaluator.session import RequestFailed
@@ -45,11 +46,7 @@ def traffic_of(
     *,
     call_seconds: float,
 ) -> Traffic:
-    """Ask the reference's worker which bytes matter; none where it fails at that.
-
-    Raises:
-        WorkerLost: the worker died.
-    """
+    """Ask a worker that has loaded the reference which bytes matter; none where it fails."""
     try:
         found = client.observe_traffic(
             workload,
@@ -59,7 +56,7 @@ def traffic_of(
             sampling_seconds=call_seconds * _SECONDS_SHARE,
             seconds=call_seconds,
         )
-    except RequestFailed:
+    except (RequestFailed, WorkerLost):
         return Traffic()
     return Traffic(
         read_bytes=sum(least_read(*reading) for reading in found.readings.values()),

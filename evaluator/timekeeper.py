@@ -21,10 +21,11 @@ from evaluator.errors import WorkerLost
 from evaluator.evaluation import AaCheck, Clock, Flag, Severity, Status
 from evaluator.fitness import compare_with_itself, unfit_message
 from evaluator.gpu_limits import GPU_LIMITS
+from evaluator.intake import load_reference
 from evaluator.judging import Ended, ended_by
-from evaluator.pairs import Baselines, PairResult, draw_seed, measure_pair
+from evaluator.pairs import Baselines, PairResult, WrongAsEver, draw_seed, measure_pair
 from evaluator.problem import LoadedProblem
-from evaluator.reference import Reference
+from evaluator.reference import reference_call
 from evaluator.roofline import SEEDS, Roofline, Traffic, below_floor, traffic_of
 from evaluator.samples import Purpose, SampleSink, TimingSamples
 from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
@@ -110,7 +111,7 @@ class Timekeeper:
             WorkerLost: a worker failed.
         """
         with self._checking:
-            self._learn_traffic(baselines.reference, workloads)
+            self._learn_traffic(workloads)
             settings = self._policy.timing.self_comparison
             if settings is None:
                 return
@@ -160,6 +161,10 @@ class Timekeeper:
                 )
         except MachineBusy as busy:
             raise self._unfit(draft, str(busy)) from busy
+        except WrongAsEver as wrong:
+            correctness = [c for c in draft.correctness if c.workload != wrong.failed.workload]
+            correctness.append(wrong.failed)
+            raise Ended(Status.INCORRECT, str(wrong), correctness=correctness) from wrong
         except (RequestFailed, WorkerCrashed, WorkerTimedOut) as error:
             if error.role is not Role.CANDIDATE:
                 raise WorkerLost(f"timing stopped: {error}") from error
@@ -224,19 +229,27 @@ class Timekeeper:
             self._emit("reference", "reference against itself", number, [workload], pair)
         self._checked = (time.monotonic(), found.check)
 
-    def _learn_traffic(self, reference: Reference, workloads: Sequence[Workload]) -> None:
-        """Find out once per workload which bytes must move."""
-        if self._limits is None:
+    def _learn_traffic(self, workloads: Sequence[Workload]) -> None:
+        """Find out once per workload which bytes must move.
+
+        It is done in a worker of its own: a reference may not survive the values it is given.
+        """
+        unknown = [w for w in workloads if w.name not in self._traffic]
+        if self._limits is None or not unknown:
             return
-        for workload in workloads:
-            if workload.name not in self._traffic:
+        problem, policy = self._loaded.problem, self._policy
+        client = self._start_worker()
+        with client.session:
+            load_reference(client, self._loaded.reference_source, reference_call(problem), policy)
+            for workload in unknown:
+                seeds = [draw_seed() for _ in range(SEEDS)]
                 with self._device.running():
                     self._traffic[workload.name] = traffic_of(
-                        reference.client,
+                        client,
                         workload,
-                        self._loaded.problem.contract.writes,
-                        [draw_seed() for _ in range(SEEDS)],
-                        call_seconds=self._policy.limits.call_seconds,
+                        problem.contract.writes,
+                        seeds,
+                        call_seconds=policy.limits.call_seconds,
                     )
 
     def _expect_possible(
