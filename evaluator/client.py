@@ -18,7 +18,7 @@ from evaluator.records import complaint
 from evaluator.session import RequestFailed, Session, WorkerCrashed
 from evaluator.tensors import CallResult, plain_arguments, read_call
 from evaluator.worker.protocol import ProtocolError
-from evaluator.workload import Workload
+from evaluator.workload import DerivedWorkload, Workload
 
 _MIN_REPLY_BYTES = 64 << 20
 _SHOWN_CHARACTERS = 1000
@@ -151,6 +151,7 @@ class Client:
                     "jitter_number": jitter[1],
                     "poison": list(poison),
                     "recall": recall,
+                    "declared": not isinstance(workload, DerivedWorkload),
                     "device": device or self._device,
                 },
                 timeout_seconds=seconds,

@@ -8,29 +8,23 @@ here knows seeds, processes or held-out workloads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from evaluator.blocks import Block, as_rows, over_blocks, wide
 from evaluator.budget import error_budget
 from evaluator.evaluation import OutputError
+from evaluator.expected import Expected
 from evaluator.indices import index_faults
+from evaluator.precision import Precision, measure_precision
 from evaluator.problem import Contract, Output, OutputKind, Tolerance
-from evaluator.tensors import PLAIN_TENSOR, Array, CallResult, Snapshot
+from evaluator.selection import follow_selection
+from evaluator.tensors import GUARD_BYTE, PLAIN_TENSOR, Array, CallResult, Snapshot
 
-
-@dataclass(frozen=True)
-class Expected:
-    """What is known of one workload and seed before any candidate is seen."""
-
-    native: CallResult
-    """The reference in its own types."""
-    lifted: CallResult | None
-    """The reference in float64, or None where it cannot be lifted."""
-    inputs: Mapping[str, bytes]
-    """The storage of each tensor argument before the call."""
-    reduction_length: int
+LOWER_PRECISION = "lower precision"
+"""The kind of a fault."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +41,16 @@ class CheckResult:
 
     faults: tuple[Fault, ...]
     errors: tuple[OutputError, ...]
+    precision: tuple[Precision, ...] = ()
 
 
 def check_call(
-    contract: Contract, tolerance: Tolerance, expected: Expected, got: CallResult
+    contract: Contract,
+    tolerance: Tolerance,
+    expected: Expected,
+    got: CallResult,
+    *,
+    allow_lower_precision: bool = False,
 ) -> CheckResult:
     """Compare a candidate's call with what is expected of it.
 
@@ -60,7 +60,8 @@ def check_call(
     fault = _form_fault(contract, expected.native, got)
     if fault is not None:
         return CheckResult((fault,), ())
-    faults: list[Fault] = []
+    expected = follow_selection(contract, expected, got)
+    faults: list[Fault] = _writes_out_of_bounds(got)
     errors: list[OutputError] = []
     for position, output in enumerate(contract.outputs):
         _collect(
@@ -69,7 +70,52 @@ def check_call(
     for name in contract.writes:
         _collect(_check_write(name, tolerance, expected, got), faults, errors)
     faults += _undeclared_writes(contract, expected, got)
-    return CheckResult(tuple(faults), tuple(errors))
+    precision = tuple(_precisions(contract, expected, got))
+    if not (allow_lower_precision or expected.stress):
+        faults += [Fault(LOWER_PRECISION, p.sentence) for p in precision if p.is_low]
+    return CheckResult(tuple(faults), tuple(errors), precision)
+
+
+def _writes_out_of_bounds(got: CallResult) -> list[Fault]:
+    return [
+        Fault("wrote out of bounds", f"memory beside argument {name} was written to")
+        for name, zone in got.zones.items()
+        if zone.count(GUARD_BYTE) != len(zone)
+    ]
+
+
+def _precisions(contract: Contract, expected: Expected, got: CallResult) -> Iterator[Precision]:
+    """The precision of every output that holds rounded numbers."""
+    for position, output in enumerate(contract.outputs):
+        native = expected.native.outputs[position]
+        lifted = expected.lifted.outputs[position] if expected.lifted is not None else None
+        if output.kind is not OutputKind.VALUES or not _is_wide_enough(native, lifted):
+            continue
+        own = native.array()
+        found = measure_precision(
+            got.outputs[position].facts.name,
+            *_ordered(
+                output.order_free_dim,
+                own if lifted is None else lifted.array(),
+                own,
+                got.outputs[position].array(),
+            ),
+            dtype=native.facts.dtype,
+            reduction_length=expected.reduction_length,
+        )
+        if found is not None:
+            yield found
+
+
+def _is_wide_enough(native: Snapshot, lifted: Snapshot | None) -> bool:
+    """Whether float64 is known, or the reference's own types are as good as that here."""
+    if lifted is not None:
+        return lifted.facts.shape == native.facts.shape
+    return native.facts.dtype in ("float64", "float32")
+
+
+def _ordered(dim: int | None, *arrays: Array) -> tuple[Array, ...]:
+    return arrays if dim is None else tuple(np.sort(a, axis=dim) for a in arrays)
 
 
 def changed_arguments(before: Mapping[str, bytes], result: CallResult) -> list[str]:
@@ -109,25 +155,46 @@ def compare_values(
     """
     if expected.size == 0:
         return OutputError(name=name, max_abs_error=0.0, max_rel_error=0.0, budget_used=0.0)
-    with np.errstate(invalid="ignore", over="ignore"):
-        error = np.abs(got - expected)
-    magnitude = np.abs(expected)
-    if not np.isfinite(error).all():  # large tensors without NaN or infinities skip these passes
-        error = np.where(_agrees_exactly(got, expected), 0.0, error)
-        if native is not None:
-            at_limit = ~np.isfinite(native) & _agrees_exactly(got, native)
-            error = np.where(at_limit, 0.0, error)
-        error = np.where(np.isnan(error), np.inf, error)
-        magnitude = np.where(np.isfinite(expected), magnitude, 1.0)
-    used = _ratio(error, budget)
-    worst = np.unravel_index(int(np.argmax(used)), used.shape)
+    rows = as_rows(expected)
+    mine, own = as_rows(got), None if native is None else as_rows(native)
+    allowed = budget.reshape(-1, 1) if budget.size in (1, len(rows)) else as_rows(budget)
+    allowed = np.broadcast_to(allowed, rows.shape)
+
+    def worst(block: Block) -> tuple[float, float, float, tuple[int, int]]:
+        true = wide(rows[block])
+        error = _errors(true, None if own is None else own[block], wide(mine[block]))
+        magnitude = np.abs(true)
+        if not np.isfinite(magnitude.max()):
+            magnitude = np.where(np.isfinite(true), magnitude, 1.0)
+        used = _ratio(error, allowed[block])
+        row, column = np.unravel_index(int(np.argmax(used)), used.shape)
+        at = (block[0].start + int(row), block[1].start + int(column))
+        relative = _ratio(error, magnitude)
+        return float(used[row, column]), float(error.max()), float(relative.max()), at
+
+    found = list(over_blocks(worst, rows.shape))
+    used, _, _, at = max(found, key=lambda f: f[0])
+    place = np.unravel_index(at[0] * rows.shape[1] + at[1], expected.shape)
     return OutputError(
         name=name,
-        max_abs_error=float(error.max()),
-        max_rel_error=float(_ratio(error, magnitude).max()),
-        budget_used=float(used.max()),
-        worst_index=tuple(int(i) for i in worst),
+        max_abs_error=max(f[1] for f in found),
+        max_rel_error=max(f[2] for f in found),
+        budget_used=used,
+        worst_index=tuple(int(i) for i in place),
     )
+
+
+def _errors(true: Array, native: Array | None, got: Array) -> Array:
+    """Absolute errors; infinite where NaN or an infinity stands in the wrong place."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        error: Array = np.abs(got - true)
+    if np.isfinite(error.max()):
+        return error
+    error = np.where(_agrees_exactly(got, true), 0.0, error)
+    if native is not None:
+        at_limit = ~np.isfinite(native) & _agrees_exactly(got, native)
+        error = np.where(at_limit, 0.0, error)
+    return np.asarray(np.where(np.isnan(error), np.inf, error))
 
 
 def _form_fault(contract: Contract, native: CallResult, got: CallResult) -> Fault | None:
@@ -189,9 +256,7 @@ def _check_output(
         return _check_exact(mine, native, lifted)
     if output.kind is OutputKind.INDICES:
         return _check_indices(position, contract, tolerance, expected, got)
-    return _check_values(
-        mine, native, lifted, tolerance, expected.reduction_length, output.order_free_dim
-    )
+    return _check_values(mine, native, lifted, tolerance, expected, output.order_free_dim)
 
 
 def _check_values(
@@ -199,25 +264,24 @@ def _check_values(
     native: Snapshot,
     lifted: Snapshot | None,
     tolerance: Tolerance,
-    reduction_length: int,
+    expected: Expected,
     order_free_dim: int | None,
 ) -> Fault | OutputError:
     name = mine.facts.name
-    own = np.asarray(native.array(), dtype=np.float64)
-    wide = np.asarray(lifted.array(), dtype=np.float64) if lifted is not None else own
-    if wide.shape != own.shape:
-        wide, lifted = own, None
-    values = np.asarray(mine.array(), dtype=np.float64)
-    if order_free_dim is not None:
-        own, wide, values = (np.sort(a, axis=order_free_dim) for a in (own, wide, values))
+    own, values = native.array(), mine.array()
+    true = lifted.array() if lifted is not None else own
+    if true.shape != own.shape:
+        true, lifted = own, None
+    own, true, values = _ordered(order_free_dim, own, true, values)
     budget = error_budget(
-        wide,
+        true,
         own if lifted is not None else None,
         dtype=native.facts.dtype,
         tolerance=tolerance,
-        reduction_length=reduction_length,
+        reduction_length=expected.reduction_length,
+        stress=expected.stress,
     )
-    return compare_values(name, wide, own, values, budget)
+    return compare_values(name, true, own, values, budget)
 
 
 def _check_exact(mine: Snapshot, native: Snapshot, lifted: Snapshot | None) -> Fault | None:
@@ -253,6 +317,7 @@ def _check_indices(
         dtype=native_values.facts.dtype,
         tolerance=tolerance,
         reduction_length=expected.reduction_length,
+        stress=expected.stress,
     )
     problem = index_faults(
         indices=got.outputs[position].array(),
@@ -276,7 +341,7 @@ def _check_write(
     if _gaps(mine) != _gaps(Snapshot(mine.facts, expected.inputs[name])):
         return Fault("wrote between elements", f"argument {name}: memory between rows changed")
     lifted = expected.lifted.arguments[name] if expected.lifted is not None else None
-    result = _check_values(mine, native, lifted, tolerance, expected.reduction_length, None)
+    result = _check_values(mine, native, lifted, tolerance, expected, None)
     if isinstance(result, OutputError):
         return result.model_copy(update={"name": f"argument {name}"})
     return result
@@ -332,11 +397,10 @@ def _agrees_exactly(one: Array, other: Array) -> Array:
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
     """Element by element; 0 over 0 is 0, anything else over 0 is infinite."""
-    quotient = np.empty(np.broadcast_shapes(numerator.shape, denominator.shape))
     with np.errstate(divide="ignore", invalid="ignore"):
-        np.divide(numerator, denominator, out=quotient)
-    undefined = np.isnan(quotient)
-    if undefined.any():
+        quotient = np.divide(numerator, denominator)
+    if np.isnan(quotient.max()):
+        undefined = np.isnan(quotient)
         quotient[undefined] = np.where(numerator[undefined] == 0, 0.0, np.inf)
     return quotient
 

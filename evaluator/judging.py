@@ -9,24 +9,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evaluator.backends import Backend
 from evaluator.candidate import Candidate
 from evaluator.client import Client, describe
-from evaluator.correctness import CheckResult, Expected, Fault, check_call, same_bits
+from evaluator.correctness import LOWER_PRECISION, CheckResult, Fault, same_bits
 from evaluator.evaluation import (
     Flag,
     KernelResources,
     OutputError,
+    OutputPrecision,
     Severity,
     Status,
     WorkloadCorrectness,
 )
+from evaluator.expected import Expected
+from evaluator.precision import Precision
 from evaluator.problem import Problem
 from evaluator.reference import Reference, candidate_call
 from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
-from evaluator.tensors import CallResult
+from evaluator.tensors import CallResult, storage_sizes
 from evaluator.worker.protocol import ProtocolError
 from evaluator.workload import Workload
 from policies.model import EvaluatorPolicy
@@ -65,6 +68,23 @@ class Findings:
 
     correctness: list[WorkloadCorrectness] = field(default_factory=list)
     flags: list[Flag] = field(default_factory=list)
+    precision: dict[tuple[str, str], OutputPrecision] = field(default_factory=dict)
+    """By scale of the inputs and output: the candidate's largest error."""
+    derived: int = 0
+    """Workloads beyond the declared ones that were right, or refused where that is allowed."""
+
+    def add_precision(self, scale: str, found: Sequence[Precision]) -> None:
+        """Keep the worst per scale and output."""
+        for one in found:
+            known = self.precision.get((scale, one.output))
+            if known is None or one.candidate > known.candidate_error:
+                self.precision[scale, one.output] = OutputPrecision(
+                    output=one.output,
+                    scale=scale,
+                    candidate_error=one.candidate,
+                    reference_error=one.reference,
+                    looks_like=one.looks_like,
+                )
 
 
 def load_candidate(
@@ -105,7 +125,8 @@ def check_candidate(
     *,
     call_seconds: float,
     deadline: float,
-) -> Findings:
+    findings: Findings,
+) -> None:
     """Run every workload on every seed and compare; held-out workloads come last.
 
     Args:
@@ -115,11 +136,11 @@ def check_candidate(
         seeds: secret ones.
         call_seconds: the longest that one call may take.
         deadline: on the monotonic clock, for all of it.
+        findings: what is found is added here, also where the candidate ends.
 
     Raises:
         Ended: a call fails, or a workload is wrong.
     """
-    findings = Findings()
     for workload in sorted(workloads, key=lambda w: w.held_out):
         seconds = min(call_seconds, deadline - time.monotonic())
         try:
@@ -133,7 +154,6 @@ def check_candidate(
             message = f"workload {workload.name}: {result.reason}"
             message = result.reason if workload.held_out else message
             raise Ended(Status.INCORRECT, message, correctness=findings.correctness)
-    return findings
 
 
 def ended_by(error: CandidateError, when: str) -> Ended:
@@ -157,27 +177,118 @@ def _check_workload(
     call_seconds: float,
     findings: Findings,
 ) -> WorkloadCorrectness:
-    problem = reference.problem
     checks: list[CheckResult] = []
+    before: CallResult | None = None
     for number, seed in enumerate(seeds):
         expected = reference.expected(workload, seed)
-        result = client.run(workload, seed, seconds=call_seconds)
-        checks.append(_checked(problem, expected, result, client))
+        result = run_checked(client, workload, seed, expected, call_seconds, before)
+        checks.append(check_result(client, reference, workload, seed, expected, result, before))
+        _look_around(workload, result, findings, is_first=number == 0)
         if number == 0 and not checks[0].faults:
-            again = client.run(workload, seed, seconds=call_seconds)
-            if not _same_bits(result, again, client):
+            before = run_checked(client, workload, seed, expected, call_seconds, None)
+            _look_around(workload, before, findings, is_first=False)
+            if not _same_bits(result, before, client):
                 findings.flags.append(_nondeterministic(workload))
-                checks.append(_checked(problem, expected, again, client))
+                checks.append(check_result(client, reference, workload, seed, expected, before))
+        else:
+            before = None
         if checks[-1].faults:
             break
+    scale = "held out" if workload.held_out else "declared"
+    findings.add_precision(scale, [p for check in checks for p in check.precision])
+    findings.flags += precision_flags(workload, checks)
     return _summary(workload, checks, len(seeds))
 
 
-def _checked(
-    problem: Problem, expected: Expected, result: CallResult, client: Client
+def run_checked(
+    client: Client,
+    workload: Workload,
+    seed: int,
+    expected: Expected,
+    seconds: float,
+    before: CallResult | None,
+) -> CallResult:
+    """Call the candidate once, in memory that holds no answers.
+
+    Args:
+        client: the loaded candidate's.
+        workload: what to call it on.
+        seed: of the inputs.
+        expected: whose outputs say what memory to poison.
+        seconds: deadline.
+        before: the call before this one, if its outputs are to be looked at again.
+    """
+    poison = storage_sizes(expected.native)
+    recall = before is not None
+    return client.run(workload, seed, seconds=seconds, poison=poison, recall=recall)
+
+
+def check_result(
+    client: Client,
+    reference: Reference,
+    workload: Workload,
+    seed: int,
+    expected: Expected,
+    result: CallResult,
+    before: CallResult | None = None,
 ) -> CheckResult:
+    """Compare a call with what is expected, and the outputs of the call before with themselves.
+
+    Raises:
+        WorkerCrashed: the report contradicts itself; the worker is ended.
+    """
     with _readable(client):
-        return check_call(problem.contract, problem.tolerance, expected, result)
+        found = reference.check(workload, seed, expected, result)
+        if before is None or not _was_overwritten(before, result):
+            return found
+    fault = Fault("earlier output overwritten", "a later call changed what an earlier one returned")
+    return replace(found, faults=(*found.faults, fault))
+
+
+def _was_overwritten(before: CallResult, after: CallResult) -> bool:
+    """Whether the outputs of a call are others after the next call on other content."""
+    now = after.earlier
+    if now is None or len(now) != len(before.outputs):
+        raise ProtocolError("the outputs of the call before are not reported")
+    owned = [
+        i for i, o in enumerate(before.outputs) if not set(o.facts.shares) & {*before.arguments}
+    ]
+    return any(before.outputs[i].array().tobytes() != now[i].array().tobytes() for i in owned)
+
+
+def _look_around(
+    workload: Workload, result: CallResult, findings: Findings, *, is_first: bool
+) -> None:
+    """Judge what was seen around a call: late work and threads.
+
+    A pool of threads may start at a workload's first call.
+
+    Raises:
+        Ended: an output changed after the call's stream had ended.
+    """
+    shown = "a held-out workload" if workload.held_out else f"workload {workload.name}"
+    if result.late:
+        evidence = f"{shown}: output {result.late[0]} changed after the call's stream had ended"
+        flag = Flag(rule="late-work", severity=Severity.VIOLATION, evidence=evidence)
+        findings.flags.append(flag)
+        raise Ended(Status.CHEATING_SUSPECTED, evidence, correctness=findings.correctness)
+    by_python, of_any_kind = result.new_threads
+    if by_python > 0 or (of_any_kind > 0 and not is_first):
+        count = max(by_python, of_any_kind)
+        evidence = f"{shown}: {count} threads more are alive after a call than before it"
+        findings.flags.append(Flag(rule="threads", severity=Severity.WARNING, evidence=evidence))
+
+
+def precision_flags(workload: Workload, checks: Sequence[CheckResult]) -> list[Flag]:
+    """Name a lower precision than the reference's, refused or not."""
+    shown = "a held-out workload" if workload.held_out else f"workload {workload.name}"
+    refused = any(f.kind == LOWER_PRECISION for check in checks for f in check.faults)
+    severity = Severity.VIOLATION if refused else Severity.WARNING
+    found = [p.sentence for check in checks for p in check.precision if p.is_low]
+    return [
+        Flag(rule="precision", severity=severity, evidence=f"{shown}: {sentence}")
+        for sentence in found[:1]
+    ]
 
 
 def _same_bits(one: CallResult, other: CallResult, client: Client) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, PositiveFloat, ValidationError, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError, model_validator
 
 from evaluator.errors import ProblemError
 from evaluator.records import Record, complaint
@@ -91,11 +91,14 @@ class Tolerance(Record):
     """How far from float64 a candidate may be.
 
     The budget of an element is ``factor`` times the reference's own error against float64
-    plus ``floor_ulps`` units in the last place of the output dtype at the output's scale.
+    plus ``floor_ulps`` units in the last place of the output dtype at the output's scale,
+    or ``relative`` times that scale where this is more.
     """
 
     factor: PositiveFloat = 4.0
     floor_ulps: PositiveFloat = 4.0
+    relative: NonNegativeFloat = 0.0
+    """As in benchmarks that allow 1e-2; a lower precision is named all the same."""
 
 
 class Regime(StrEnum):

@@ -8,20 +8,28 @@ refused, and an output that zeros, a mean or another input's output would satisf
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from evaluator.budget import error_budget
 from evaluator.client import Call, Client
-from evaluator.correctness import Expected, check_call, compare_values, same_bits
+from evaluator.correctness import CheckResult, check_call, same_bits
 from evaluator.errors import ReferenceFailed, WorkerLost
 from evaluator.evaluation import Flag, Severity
+from evaluator.expected import Expected
 from evaluator.intake import load_reference, run_reference
-from evaluator.problem import LoadedProblem, OutputKind, Problem
+from evaluator.precision import measure_precision
+from evaluator.probe import Intake, degenerate_flags, find_unused, trivial_outputs, unused_flags
+from evaluator.problem import LoadedProblem, OutputKind, Problem, Tolerance
+from evaluator.selection import selects
 from evaluator.session import RequestFailed, Session
-from evaluator.tensors import Array, CallResult, input_storages
-from evaluator.workload import Workload
-from policies.model import EvaluatorPolicy
+from evaluator.tensors import CallResult, input_storages, rounded_like
+from evaluator.variants import derived_layouts, derived_shapes, derived_values
+from evaluator.workload import DerivedWorkload, Twist, Workload
+from policies.model import EvaluatorPolicy, LayoutPolicy
+
+_LEAST_JITTER = 2.0**-21
+"""A few units in the last place of float32, in which most kernels compute."""
 
 
 class Reference:
@@ -57,24 +65,132 @@ class Reference:
         """
         key = (workload.model_dump_json(), seed)
         if key not in self._expected:
-            self._expected[key] = self.compute(workload, seed)
+            expected = self.compute(workload, seed)
+            if self._selects(expected):
+                alternatives = self._alternatives(workload, seed, expected)
+                expected = replace(expected, alternatives=alternatives)
+            self._expected[key] = expected
         return self._expected[key]
 
-    def intake(self, workloads: Sequence[Workload], seeds: Sequence[int]) -> list[Flag]:
-        """Check that the reference is fit to judge by; return what a reader should know.
+    def intake(self, workloads: Sequence[Workload], seeds: Sequence[int]) -> Intake:
+        """Check that the reference is fit to judge by; return what is worth knowing.
 
         Raises:
             ReferenceFailed: it fails, breaks its own contract or disagrees with itself.
         """
         flags: list[Flag] = []
+        trivial: dict[str, tuple[str, ...]] = {}
         for workload in workloads:
             expected = [self.expected(workload, seed) for seed in seeds]
             again = run_reference(self.client, workload, seeds[0], self._policy)
             self._check_itself(workload, expected[0], again)
             if expected[0].lifted is None:
                 flags.append(_unlifted_flag(workload))
-            flags += degenerate_flags(self.problem, workload, expected)
-        return flags
+            found = trivial_outputs(self.problem, workload, expected)
+            flags += degenerate_flags(workload, found)
+            trivial |= found
+        unused = self._unused(smallest(workloads), seeds[0])
+        flags += unused_flags(unused)
+        return Intake(flags=tuple(flags), trivial=trivial, unused=unused)
+
+    def derived(self, workloads: Sequence[Workload], seed: int) -> tuple[DerivedWorkload, ...]:
+        """Workloads that nobody was shown and that the reference itself runs and answers.
+
+        Args:
+            workloads: those that candidates are checked on.
+            seed: of their inputs; what is expected for it is kept.
+
+        Raises:
+            WorkerLost: the reference did not survive one.
+        """
+        policy = self._policy.correctness.derived
+        base = smallest(workloads)
+        kept = [w for w in derived_shapes(workloads, most=policy.shapes) if self._runs(w, seed)]
+        values: list[DerivedWorkload] = []
+        for workload in derived_values(base):
+            done = {t for w in values for t in w.twists.values()}
+            if len(values) < policy.values and done.isdisjoint(workload.twists.values()):
+                values += [workload] if self._answers(workload, seed) else []
+        layouts: list[DerivedWorkload] = []
+        if policy.layouts is not LayoutPolicy.OFF:
+            layouts = derived_layouts(base, self.problem.contract)
+        return (*values, *kept, *(w for w in layouts if self._runs(w, seed)))
+
+    def check(
+        self, workload: Workload, seed: int, expected: Expected, got: CallResult
+    ) -> CheckResult:
+        """Compare a call with ``expected``, and what near ties may select with it as well.
+
+        Raises:
+            ProtocolError: the report contradicts itself.
+        """
+        allow = self._policy.correctness.allow_lower_precision
+        contract = self.problem.contract
+        result = check_call(contract, self.tolerance, expected, got, allow_lower_precision=allow)
+        if not result.faults or expected.alternatives or not self._selects(expected):
+            return result
+        expected = replace(expected, alternatives=self._alternatives(workload, seed, expected))
+        return check_call(contract, self.tolerance, expected, got, allow_lower_precision=allow)
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """The problem's, or the policy's where that is looser."""
+        own = self.problem.tolerance
+        looser = max(own.relative, self._policy.correctness.relative_tolerance)
+        return own.model_copy(update={"relative": looser})
+
+    def _runs(self, workload: DerivedWorkload, seed: int) -> bool:
+        """Whether the reference accepts the workload and gives numbers."""
+        try:
+            expected = self.expected(workload, seed)
+        except ReferenceFailed:
+            if self.session.closed:
+                raise
+            return False
+        calls = [expected.native, *([expected.lifted] if expected.lifted is not None else [])]
+        if any(np.isnan(o.array()).any() for call in calls for o in call.outputs):
+            return False
+        checked = check_call(self.problem.contract, self.tolerance, expected, expected.native)
+        return not checked.faults
+
+    def _answers(self, workload: DerivedWorkload, seed: int) -> bool:
+        """Whether the answer to extreme values is one: finite, and stable under rounding."""
+        if not self._runs(workload, seed):
+            return False
+        expected = self.expected(workload, seed)
+        outputs = [o.array() for o in expected.native.outputs]
+        infinite = {Twist.MINUS_INFINITY, Twist.PLUS_INFINITY} & set(workload.twists.values())
+        if not infinite and not all(np.isfinite(o).all() for o in outputs):
+            return False
+        if expected.lifted is None:
+            return True
+        seconds, jitter = self._policy.limits.call_seconds, (_LEAST_JITTER, 0)
+        moved = self.client.run(workload, seed, seconds=seconds, lifted=True, jitter=jitter)
+        rounded = rounded_like(moved, expected.native)
+        faults = check_call(self.problem.contract, self.tolerance, expected, rounded).faults
+        return not faults
+
+    def _unused(self, workload: Workload, seed: int) -> tuple[str, ...]:
+        def run(changed: DerivedWorkload) -> CallResult:
+            return run_reference(self.client, changed, seed, self._policy)
+
+        before = self.expected(workload, seed).native
+        return find_unused(self.problem.contract, workload, run, before)
+
+    def _selects(self, expected: Expected) -> bool:
+        return expected.lifted is not None and selects(self.problem.contract)
+
+    def _alternatives(
+        self, workload: Workload, seed: int, expected: Expected
+    ) -> tuple[CallResult, ...]:
+        """The reference in float64 on inputs that a rounding error moved."""
+        amplitude = max(_LEAST_JITTER, 2 * _typical_error(self.problem, expected))
+        seconds = self._policy.limits.call_seconds
+        runs = [
+            self.client.run(workload, seed, seconds=seconds, lifted=True, jitter=(amplitude, n))
+            for n in range(self._policy.correctness.near_tie_draws)
+        ]
+        return tuple(replace(run, arguments={}, zones={}) for run in runs)
 
     def _check_itself(self, workload: Workload, expected: Expected, again: CallResult) -> None:
         if not same_bits(expected.native, again):
@@ -83,7 +199,7 @@ class Reference:
                 "the same input differ, so nothing can be compared with it (random numbers, "
                 "uninitialised memory or atomics?)"
             )
-        checked = check_call(self.problem.contract, self.problem.tolerance, expected, again)
+        checked = check_call(self.problem.contract, self.tolerance, expected, again)
         if checked.faults:
             detail = "; ".join(f.detail for f in checked.faults)
             raise ReferenceFailed(
@@ -103,6 +219,7 @@ class Reference:
             lifted=self._lifted(workload, seed),
             inputs=input_storages(workload, seed),
             reduction_length=_reduction_length(workload),
+            stress=isinstance(workload, DerivedWorkload) and workload.is_stress,
         )
 
     def _lifted(self, workload: Workload, seed: int) -> CallResult | None:
@@ -129,56 +246,6 @@ def candidate_call(problem: Problem) -> Call:
     return Call(problem.entry.candidate_function, None, problem.parameters, ())
 
 
-def degenerate_flags(
-    problem: Problem, workload: Workload, expected: Sequence[Expected]
-) -> list[Flag]:
-    """Flag outputs that something trivial would satisfy (evaluators.md: a dozen of KernelBench).
-
-    Args:
-        problem: for the contract and the tolerance.
-        workload: for its name.
-        expected: of at least two seeds.
-    """
-    flags = []
-    for position, output in enumerate(problem.contract.outputs):
-        if output.kind is not OutputKind.VALUES or output.alias_of is not None:
-            continue
-        tricks = _accepted_tricks(problem, expected, position)
-        if tricks:
-            evidence = (
-                f"workload {workload.name}, output {position}: {', '.join(tricks)} would pass"
-            )
-            flags.append(Flag(rule="degenerate", severity=Severity.WARNING, evidence=evidence))
-    return flags
-
-
-def _accepted_tricks(problem: Problem, expected: Sequence[Expected], position: int) -> list[str]:
-    first, other = expected[0], expected[1]
-    native = np.asarray(first.native.outputs[position].array(), dtype=np.float64)
-    if native.size == 0:
-        return []
-    lifted = first.lifted.outputs[position].array() if first.lifted is not None else None
-    truth = native if lifted is None or lifted.shape != native.shape else np.asarray(lifted)
-    budget = error_budget(
-        truth,
-        native if lifted is not None else None,
-        dtype=first.native.outputs[position].facts.dtype,
-        tolerance=problem.tolerance,
-        reduction_length=first.reduction_length,
-    )
-    tricks: dict[str, Array] = {
-        "zeros": np.zeros_like(truth),
-        "the mean": np.full_like(truth, truth[np.isfinite(truth)].mean() if truth.size else 0.0),
-        "another input's output": np.asarray(other.native.outputs[position].array(), np.float64),
-    }
-    return [
-        name
-        for name, values in tricks.items()
-        if values.shape == truth.shape
-        and compare_values(name, truth, native, values, budget).budget_used <= 1
-    ]
-
-
 def _unlifted_flag(workload: Workload) -> Flag:
     return Flag(
         rule="expected-not-float64",
@@ -186,6 +253,25 @@ def _unlifted_flag(workload: Workload) -> Flag:
         evidence=f"workload {workload.name}: the reference cannot run in float64; its own types "
         "gave the expected values",
     )
+
+
+def smallest(workloads: Sequence[Workload]) -> Workload:
+    """The workload with the fewest elements."""
+    return min(workloads, key=lambda w: sum(t.numel for t in w.tensors.values()))
+
+
+def _typical_error(problem: Problem, expected: Expected) -> float:
+    """The reference's usual error, relative: what its arithmetic rounds to."""
+    assert expected.lifted is not None
+    pairs = zip(expected.native.outputs, expected.lifted.outputs, strict=True)
+    found = [
+        measure_precision(
+            "", wide.array(), None, own.array(), dtype=own.facts.dtype, reduction_length=1
+        )
+        for output, (own, wide) in zip(problem.contract.outputs, pairs, strict=True)
+        if output.kind is OutputKind.VALUES and own.facts.shape == wide.facts.shape
+    ]
+    return max((f.candidate for f in found if f is not None), default=0.0)
 
 
 def _reduction_length(workload: Workload) -> int:

@@ -23,9 +23,10 @@ from evaluator.census import withhold
 from evaluator.client import Client
 from evaluator.counting import CensusTaker, interpreted_census
 from evaluator.deep import check_deeply, with_deep_checks
+from evaluator.derived import check_derived
 from evaluator.device import Device
 from evaluator.draft import Draft, success_message
-from evaluator.errors import WorkerLost
+from evaluator.errors import ReferenceFailed, WorkerLost
 from evaluator.evaluation import (
     Clock,
     Environment,
@@ -35,18 +36,19 @@ from evaluator.evaluation import (
     Status,
 )
 from evaluator.interpreted import compile_resources, interpretable_workloads
-from evaluator.judging import Ended, check_candidate, ended_by, load_candidate
+from evaluator.judging import Ended, Findings, check_candidate, ended_by, load_candidate
 from evaluator.pairs import Baselines, PairResult, draw_seed
-from evaluator.policy import check_source
+from evaluator.probe import Intake
 from evaluator.problem import LoadedProblem
 from evaluator.reference import Reference
 from evaluator.samples import SampleSink
 from evaluator.sandbox import Sandbox
 from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
+from evaluator.source_policy import as_flags, check_source
 from evaluator.summary import summarise
 from evaluator.timekeeper import Timekeeper
 from evaluator.workers import Workers
-from evaluator.workload import Workload
+from evaluator.workload import DerivedWorkload, Workload
 from policies.model import EvaluatorPolicy
 
 Progress = Callable[[str], None]
@@ -114,6 +116,9 @@ class LocalEvaluator:
         self._baselines: Baselines | None = None
         self._workloads: list[Workload] = list(loaded.problem.workloads)
         self._intake_flags: list[Flag] = []
+        self.intake = Intake()
+        """What the reference told of the problem, once the evaluator has started."""
+        self._derived: tuple[DerivedWorkload, ...] | None = ()
         self._census = CensusTaker(self.policy.census, call_seconds=self.policy.limits.call_seconds)
 
     def __enter__(self) -> Self:
@@ -221,7 +226,7 @@ class LocalEvaluator:
     ) -> Evaluation:
         """Run the stages after the source policy and make the record of how they ended."""
         try:
-            self._check_policy(draft.candidate)
+            self._check_policy(draft)
             status = stages()
             message = success_message(status, draft, lacks=self.backend.lacks)
         except Ended as ended:
@@ -238,13 +243,14 @@ class LocalEvaluator:
             confirmed=confirmed and status is Status.OK,
         )
 
-    def _check_policy(self, candidate: Candidate) -> None:
+    def _check_policy(self, draft: Draft) -> None:
         entry = self.loaded.problem.entry.candidate_function
-        found = check_source(candidate, entry_function=entry, policy=self.policy.source)
-        if found:
+        found = check_source(draft.candidate, entry_function=entry, policy=self.policy.source)
+        if found and found[0].refuses:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             detail = "\n".join(str(v) for v in found)
             raise Ended(Status.POLICY_VIOLATION, f"{found[0]}{more}", detail=detail)
+        draft.flags += as_flags(found)
 
     def _screen(self, draft: Draft, incumbent_us: float | None) -> Status:
         if not runs_here(self.backend):
@@ -376,16 +382,34 @@ class LocalEvaluator:
         self._tell("checking correctness")
         limits = self.policy.limits
         interpreted = self.backend.interpreted
-        findings = check_candidate(
-            client,
-            reference,
-            self._workloads,
-            seeds,
-            call_seconds=limits.interpreted_call_seconds if interpreted else limits.call_seconds,
-            deadline=draft.started + limits.total_seconds,
-        )
-        draft.correctness = findings.correctness
-        draft.flags += findings.flags
+        call_seconds = limits.interpreted_call_seconds if interpreted else limits.call_seconds
+        deadline = draft.started + limits.total_seconds
+        findings = Findings()
+        try:
+            check_candidate(
+                client,
+                reference,
+                self._workloads,
+                seeds,
+                call_seconds=call_seconds,
+                deadline=deadline,
+                findings=findings,
+            )
+            check_derived(
+                client,
+                reference,
+                self._derived_for(reference, seeds[0]),
+                seeds[0],
+                layouts=self.policy.correctness.derived.layouts,
+                call_seconds=call_seconds,
+                deadline=deadline,
+                findings=findings,
+            )
+        finally:
+            draft.correctness = findings.correctness
+            draft.derived_workloads = findings.derived
+            draft.precision = list(findings.precision.values())
+            draft.flags += findings.flags
 
     def _count(self, draft: Draft, client: Client, reference: Reference, *, profile: bool) -> None:
         """Find out what the candidate's call runs, beside the reference's.
@@ -477,7 +501,30 @@ class LocalEvaluator:
             self._workloads, cut_flags = interpretable_workloads(
                 self._reference, self.policy.correctness, self._seeds[0]
             )
-        self._intake_flags = cut_flags + self._reference.intake(self._workloads, self._seeds)
+        self.intake = self._reference.intake(self._workloads, self._seeds)
+        self._intake_flags = [*cut_flags, *self.intake.flags]
+        self._derive(self._reference)
+
+    def _derive(self, reference: Reference) -> None:
+        """Find out which derived workloads there are; a reference that one kills has none."""
+        if self._derived is None:
+            return
+        try:
+            self._derived = reference.derived(self._workloads, self._seeds[0])
+        except (WorkerLost, ReferenceFailed) as error:
+            self._derived = None
+            self._warm_reference_alone()
+            evidence = f"only the declared workloads are checked: {error}"
+            flag = Flag(rule="no-derived-workloads", severity=Severity.WARNING, evidence=evidence)
+            self._intake_flags.append(flag)
+
+    def _derived_for(self, reference: Reference, seed: int) -> Sequence[DerivedWorkload]:
+        """What ``reference`` answers for ``seed``, which is not the screens' in a confirmation."""
+        if self._derived is None:
+            return ()
+        if reference is self._reference:
+            return self._derived
+        return reference.derived(self._workloads, seed)
 
     def _warm_baselines(self, reference: Reference) -> None:
         """Prepare the baselines anew after one of their workers was lost."""

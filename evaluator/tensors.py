@@ -7,7 +7,7 @@ that came with them are a broken protocol, not a wrong answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class Snapshot:
         return np.dtype(_NUMPY_TYPES[self.facts.dtype]).itemsize
 
     def array(self) -> Array:
-        """Return the logical elements: a copy, bfloat16 as float32, booleans as 0 and 1.
+        """Return the logical elements, not to be written; bfloat16 as float32, booleans as 0 and 1.
 
         Raises:
             ProtocolError: the shape and strides reach beyond the storage.
@@ -79,6 +79,21 @@ class Snapshot:
         )
         return widen(view, facts.dtype)
 
+    def with_storage(self, storage: bytes) -> Snapshot:
+        """The same tensor over other bytes."""
+        return replace(self, storage=storage)
+
+
+@dataclass(frozen=True)
+class Substitute(Snapshot):
+    """A snapshot whose elements were replaced by ours."""
+
+    values: Array
+
+    def array(self) -> Array:
+        """Return the elements that stand in for those of the storage."""
+        return self.values
+
 
 @dataclass(frozen=True)
 class CallResult:
@@ -98,10 +113,10 @@ class CallResult:
 
 
 def widen(values: Array, dtype: str) -> Array:
-    """Return bfloat16 bit patterns as float32; a copy of anything else."""
+    """Return bfloat16 bit patterns as float32, and anything else as it is."""
     if dtype == DType.BFLOAT16:
         return (values.astype(np.uint32) << 16).view(np.float32)
-    return np.array(values)
+    return values
 
 
 def read_call(message: Mapping[str, Any], blobs: Sequence[bytes]) -> CallResult:
@@ -144,7 +159,7 @@ def plain_arguments(workload: Workload) -> dict[str, Any]:
     }
     if isinstance(workload, DerivedWorkload):
         for name, twist in workload.twists.items():
-            plain[name] |= {"twist": twist.value, "twist_number": workload.twist_number}
+            plain[name] |= {"twist": twist.value}
     return plain
 
 
@@ -154,6 +169,22 @@ def input_storages(workload: Workload, seed: int) -> dict[str, bytes]:
 
     values = generate(plain_arguments(workload), seed=seed)
     return {name: _storage_bytes(values[name]) for name in workload.tensors}
+
+
+def rounded_like(result: CallResult, native: CallResult) -> CallResult:
+    """A call in float64 as if it had been made in the types of ``native``, memory included."""
+    outputs = tuple(_rounded(o, n) for o, n in zip(result.outputs, native.outputs, strict=True))
+    arguments = {n: _rounded(a, native.arguments[n]) for n, a in result.arguments.items()}
+    return replace(native, outputs=outputs, arguments=arguments)
+
+
+def _rounded(wide: Snapshot, native: Snapshot) -> Substitute:
+    import torch
+
+    dtype = getattr(torch, native.facts.dtype)
+    values = torch.from_numpy(np.array(wide.array(), order="C")).to(dtype)
+    shown = values.float() if dtype is torch.bfloat16 else values
+    return Substitute(native.facts, native.storage, shown.numpy().reshape(native.facts.shape))
 
 
 def storage_sizes(result: CallResult) -> list[int]:

@@ -96,7 +96,7 @@ def derived_values(workload: Workload) -> Iterator[DerivedWorkload]:
             )
 
 
-def derived_layouts(workload: Workload, contract: Contract, *, most: int) -> list[DerivedWorkload]:
+def derived_layouts(workload: Workload, contract: Contract) -> list[DerivedWorkload]:
     """Variants with strides that were not declared; arguments that are written keep theirs."""
     bound = {*contract.writes, *(o.alias_of for o in contract.outputs)}
     bound |= {t.alias_of for t in workload.tensors.values()}
@@ -119,7 +119,7 @@ def derived_layouts(workload: Workload, contract: Contract, *, most: int) -> lis
                     may_refuse=True,
                 )
             )
-    return found[:most]
+    return found
 
 
 def _derive(

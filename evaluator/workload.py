@@ -149,8 +149,6 @@ class Twist(StrEnum):
     MINUS_INFINITY = "minus_infinity"
     PLUS_INFINITY = "plus_infinity"
     """An eighth of the elements, here and there."""
-    ONE_CHANGED = "one_changed"
-    """One element is another: NaN in a floating tensor, else another legal value."""
     REDRAWN = "redrawn"
     """All elements are drawn anew."""
 
@@ -169,8 +167,6 @@ class DerivedWorkload(Workload):
     variation: Variation
     twists: dict[str, Twist] = Field(default_factory=dict)
     """Per tensor argument."""
-    twist_number: NonNegativeInt = 0
-    """Which of many changes; other numbers change other elements."""
     may_refuse: bool = False
     """Whether an exception is as good as a right answer: it lies outside what was declared."""
     held_out: bool = True

@@ -12,6 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 import torch
+import torch.utils.dlpack
 
 PATTERN = 0xFF
 _ZONE_BYTES = 4096
@@ -41,7 +42,7 @@ class Arena:
             return torch.empty_strided(
                 tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
             )
-        own = torch.from_dlpack(memory[start : start + size])  # a storage that begins here
+        own = torch.utils.dlpack.from_dlpack(memory[start : start + size])  # a storage that begins here
         own.copy_(source)
         return own.view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
 

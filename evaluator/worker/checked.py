@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from . import interpreter
 from .arena import Arena, poison_freed_memory
 from .calls import Target, as_json, describe_call, describe_tensors, lift, output_tensors
 from .inputs import generate, jittered
@@ -35,6 +36,7 @@ class CheckedCalls:
             BrokenContract: something other than a tensor or a tuple of tensors was returned.
         """
         device, lifted = request["device"], request["lifted"]
+        interpreter.record_launches(request["declared"])
         arena = Arena()
         values = generate(
             request["arguments"], seed=request["seed"], device=device, place=arena.place

@@ -3,7 +3,7 @@
 The supervisor and every worker draw inputs with this code, on the CPU, one generator per
 argument seeded by (seed, name), so that adding an argument changes no other. ``arguments``
 maps names to scalars or to the fields of ``evaluator.workload.TensorSpec``, to which the
-supervisor may add a ``twist`` (``evaluator.workload.Twist``) and its number.
+supervisor may add a ``twist`` (``evaluator.workload.Twist``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _tensor(spec: Mapping[str, Any], seed: int, name: str, device: str) -> torch
         once = tuple(1 if step == 0 else s for s, step in zip(shape, strides, strict=True))
     drawn = _draw(once, dtype, spec["values"], _generator(seed, name))
     if spec.get("twist") is not None and drawn.numel():
-        chance = _generator(seed, f"{name}:{spec['twist']}:{spec['twist_number']}")
+        chance = _generator(seed, f"{name}:{spec['twist']}")
         drawn = _twisted(drawn, spec["twist"], spec["values"], chance)
     if strides is None:
         return drawn.to(device)
@@ -152,30 +152,9 @@ def _twisted(
             chosen = chosen[: max(1, drawn.numel() // _INFINITE_SHARE)]
             drawn.view(-1)[chosen] = infinity
             return drawn
-        case "one_changed":
-            return _one_changed(drawn, values, chance)
         case "redrawn":
             return _draw(tuple(shape), dtype, values, chance)
     raise ValueError(f"unknown twist: {twist}")
-
-
-def _one_changed(
-    drawn: torch.Tensor, values: Mapping[str, Any], chance: torch.Generator
-) -> torch.Tensor:
-    flat = drawn.view(-1)
-    at = int(torch.randint(0, flat.numel(), (), generator=chance))
-    if drawn.is_floating_point():
-        flat[at] = float("nan")
-    elif drawn.dtype == torch.bool:
-        flat[at] = not bool(flat[at])
-    elif values["kind"] == "integers" and values["high"] - values["low"] > 1:
-        low, count = int(values["low"]), int(values["high"]) - int(values["low"])
-        flat[at] = low + (int(flat[at]) - low + 1) % count
-    else:  # two of a row change places: still a permutation
-        extent = drawn.shape[-1] if drawn.dim() else 1
-        other = at - at % extent + (at + 1) % extent
-        flat[[at, other]] = flat[[other, at]]
-    return drawn
 
 
 def jittered(values: Mapping[str, Any], *, amplitude: float, seed: int) -> dict[str, Any]:

@@ -33,6 +33,7 @@ _POINTER_TYPES = {
 }
 
 _launches: dict[str, dict[str, Any]] = {}
+_recording = True
 
 
 def triton_version() -> str | None:
@@ -41,6 +42,12 @@ def triton_version() -> str | None:
         return metadata.version("triton")
     except metadata.PackageNotFoundError:
         return None
+
+
+def record_launches(wanted: bool) -> None:
+    """Whether the launches that follow are worth compiling."""
+    global _recording
+    _recording = wanted
 
 
 def recorded_launches() -> list[dict[str, Any]]:
@@ -58,7 +65,8 @@ def install() -> None:
     original = InterpretedFunction.run
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        _record(self, args, kwargs)
+        if _recording:
+            _record(self, args, kwargs)
         return original(self, *args, grid=grid, warmup=warmup, **kwargs)
 
     InterpretedFunction.run = run

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.correctness import CheckResult, Expected, check_call, compare_values, same_bits
+from evaluator.correctness import CheckResult, check_call, compare_values, same_bits
+from evaluator.expected import Expected
 from evaluator.problem import Contract, Output, OutputKind, Tolerance
 from evaluator.tensors import CallResult
 from tests.evaluator.calls import make_call, make_expected, make_snapshot
@@ -69,7 +70,10 @@ def test_one_wrong_element_is_found_and_named(where: int, size: float) -> None:
 def test_lower_precision_than_the_reference_fails() -> None:
     wide = truth()
     narrow = wide.astype(np.float16).astype(np.float32)
-    assert kinds(check(expected_of(wide), make_call([narrow]))) == ["wrong values"]
+    assert kinds(check(expected_of(wide), make_call([narrow]))) == [
+        "wrong values",
+        "lower precision",
+    ]
 
 
 @pytest.mark.parametrize("planted", [np.nan, np.inf, -np.inf])
