@@ -12,7 +12,7 @@ from evaluator.backends import cuda, maca
 from evaluator.candidate import BackendName
 from evaluator.errors import BackendUnavailable
 from evaluator.evaluation import Evaluation, Status
-from evaluator.policy import check_source
+from evaluator.source_policy import check_source
 from evaluator.supervisor import LocalEvaluator
 from policies.model import EvaluatorPolicy
 from tests import samples
