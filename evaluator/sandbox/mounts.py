@@ -1,4 +1,4 @@
-"""What a sandbox sees of the host's file system, as arguments of bubblewrap.
+"""What a sandbox sees of the host's file system, and that as arguments of bubblewrap.
 
 Read-only and no more than Python, torch and a C++ compiler need: ``/usr``, the loader's
 configuration, the interpreter's own folders, and what the caller names. Everything else
@@ -27,19 +27,23 @@ _DRIVER_FOLDERS = (
 """Where installers outside the loader's default path put libcuda."""
 
 
+def system_binds() -> dict[Path, str]:
+    """Return ``/usr``, what is not merged into it, and the loader's configuration."""
+    unmerged = [name for name in _MERGED_INTO_USR if not Path(name).is_symlink()]
+    wanted = [Path(name) for name in ("/usr", *unmerged, *_LOADER_FILES)]
+    return {path: str(path) for path in wanted if path.exists()}
+
+
+def system_links() -> dict[str, str]:
+    """Return the links at the root by name: ``/bin`` leads to ``usr/bin``."""
+    links = [Path(name) for name in _MERGED_INTO_USR if Path(name).is_symlink()]
+    return {str(link): str(link.readlink()) for link in links}
+
+
 def system_arguments() -> list[str]:
-    """Return the binds of ``/usr``, of what is merged into it or not, and of the loader."""
-    arguments = ["--ro-bind", "/usr", "/usr"]
-    for name in _MERGED_INTO_USR:
-        folder = Path(name)
-        if folder.is_symlink():
-            arguments += ["--symlink", str(folder.readlink()), name]
-        elif folder.is_dir():
-            arguments += ["--ro-bind", name, name]
-    arguments += ["--perms", "0755", "--dir", "/etc"]
-    for name in _LOADER_FILES:
-        arguments += ["--ro-bind-try", name, name]
-    return arguments
+    """Return the binds and links of the system."""
+    links = [f for name, target in system_links().items() for f in ("--symlink", target, name)]
+    return [*links, *bind_arguments(system_binds())]
 
 
 def private_arguments(*, tmp_bytes: int, shared_memory_bytes: int) -> list[str]:
@@ -101,8 +105,12 @@ def gpu_arguments() -> list[str]:
             "install the NVIDIA driver, or start the container with --gpus all"
         )
     arguments = [argument for node in nodes for argument in ("--dev-bind", str(node), str(node))]
-    outside_usr = [f for f in driver_folders() if not f.is_relative_to("/usr")]
-    return arguments + bind_arguments({folder: str(folder) for folder in outside_usr})
+    return arguments + bind_arguments(driver_binds())
+
+
+def driver_binds() -> dict[Path, str]:
+    """Return the driver's folders that ``/usr`` does not bring."""
+    return {f: str(f) for f in driver_folders() if not f.is_relative_to("/usr")}
 
 
 def driver_folders() -> list[Path]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
+from collections.abc import Mapping, Sequence
 
 from evaluator.errors import SandboxUnavailable
 
@@ -76,12 +77,7 @@ def filter_program(architecture: str | None = None) -> bytes:
     Raises:
         SandboxUnavailable: there is no table of system calls for this processor.
     """
-    architecture = architecture or platform.machine()
-    if architecture not in _AUDIT_ARCH:
-        raise SandboxUnavailable(
-            f"no system call filter for the processor architecture {architecture!r}; "
-            f"ksmith evaluates on {' and '.join(_AUDIT_ARCH)} only"
-        )
+    architecture = _known(architecture)
     column = list(_AUDIT_ARCH).index(architecture)
     program = [
         _instruction(_LOAD, value=_ARCH_OFFSET),
@@ -101,6 +97,47 @@ def filter_program(architecture: str | None = None) -> bytes:
         _instruction(_RETURN, value=_ALLOW),
     ]
     return b"".join(program)
+
+
+def docker_profile(architecture: str | None = None) -> dict[str, object]:
+    """Return the same rules as a seccomp profile of Docker's, whose daemon assembles them.
+
+    A call under a foreign architecture's number, x32's included, kills there too.
+
+    Raises:
+        SandboxUnavailable: there is no table of system calls for this processor.
+    """
+    audit = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
+    namespaces = [1 << bit for bit in range(32) if _NAMESPACE_FLAGS >> bit & 1]
+    masked = [
+        {"index": 0, "value": f, "valueTwo": f, "op": "SCMP_CMP_MASKED_EQ"} for f in namespaces
+    ]
+    return {
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "architectures": [audit[_known(architecture)]],
+        "syscalls": [
+            _docker_rule(["clone3"], errno.ENOSYS),
+            _docker_rule(list(_DENIED), errno.EPERM),
+            *(_docker_rule(["clone"], errno.EPERM, [condition]) for condition in masked),
+        ],
+    }
+
+
+def _docker_rule(
+    names: list[str], number: int, conditions: Sequence[Mapping[str, object]] = ()
+) -> dict[str, object]:
+    action = {"action": "SCMP_ACT_ERRNO", "errnoRet": number}
+    return {"names": names, "args": list(conditions), **action}
+
+
+def _known(architecture: str | None) -> str:
+    architecture = architecture or platform.machine()
+    if architecture not in _AUDIT_ARCH:
+        raise SandboxUnavailable(
+            f"no system call filter for the processor architecture {architecture!r}; "
+            f"ksmith evaluates on {' and '.join(_AUDIT_ARCH)} only"
+        )
+    return architecture
 
 
 def _fail_with(number: int, *, when: int, value: int) -> list[bytes]:
