@@ -59,19 +59,21 @@ class Facts:
     """Frames that torch.compile has translated in this process."""
 
 
-class _Log:
+class Log:
     """Entries by name, in the order of their first appearance."""
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
 
     def add(self, name: str, *, ns: float = 0.0, size: int = 0) -> None:
+        """Count one more."""
         entry = self._entries.setdefault(name, Entry(name))
         entry.count += 1
         entry.ns += ns
         entry.bytes += size
 
     def entries(self) -> list[Entry]:
+        """What was counted."""
         return list(self._entries.values())
 
 
@@ -123,10 +125,10 @@ class _Call:
         self.wait()
 
 
-class _DispatchLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class DispatchLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Logs every ATen op that reaches the dispatcher."""
 
-    def __init__(self, log: _Log) -> None:
+    def __init__(self, log: Log) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._log = log
 
@@ -150,15 +152,15 @@ def _bytes(returned: Any) -> int:
 
 
 def _watch_host(call: _Call, module: dict[str, Any]) -> tuple[list[Entry], list[Entry]]:
-    ops, native = _Log(), _Log()
+    ops, native = Log(), Log()
     call.restore()
-    with _watched_functions(module, native), _DispatchLog(ops):
+    with _watched_functions(module, native), DispatchLog(ops):
         call()
     return ops.entries(), native.entries()
 
 
 @contextmanager
-def _watched_functions(module: dict[str, Any], log: _Log) -> Iterator[None]:
+def _watched_functions(module: dict[str, Any], log: Log) -> Iterator[None]:
     """Count the calls of native functions, also of those that the module keeps under a name."""
     library = module.get("native")
     if not isinstance(library, NativeLibrary):
@@ -178,7 +180,7 @@ def _watched_functions(module: dict[str, Any], log: _Log) -> Iterator[None]:
             holder[name] = value
 
 
-def _watched(name: str, function: Callable[..., None], log: _Log) -> Callable[..., None]:
+def _watched(name: str, function: Callable[..., None], log: Log) -> Callable[..., None]:
     def call(*arguments: Any) -> None:
         started = time.perf_counter_ns()
         function(*arguments)
@@ -208,7 +210,7 @@ def _watch_device(call: _Call, facts: Facts, *, profile: bool) -> None:
 
 
 def _watch_launches(call: _Call, facts: Facts) -> None:
-    log = _Log()
+    log = Log()
     here = torch.cuda.current_stream().cuda_stream
     streams = {here}
 
