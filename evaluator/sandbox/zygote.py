@@ -72,14 +72,15 @@ class ZygoteSandbox:
         self._alone = alone
         self._preload = preload
         self._zygotes: dict[object, Zygote] = {}
-        self._refusal = ""
+        self._refusals: dict[object, str] = {}
         self._closed = False
         self._lock = threading.Lock()
 
     @property
     def description(self) -> str:
         """The sandbox's own description, and whether programs are forked in it."""
-        how = f"not forked: {self._refusal}" if self._refusal else "forked from a zygote"
+        refused = "; ".join(dict.fromkeys(self._refusals.values()))
+        how = f"not forked: {refused}" if refused else "forked from a zygote"
         return f"{self._alone.description}, {how}"
 
     def start(self, spec: SandboxSpec) -> NamespaceProcess:
@@ -88,13 +89,12 @@ class ZygoteSandbox:
         Raises:
             SandboxUnavailable: isolation failed, or this was closed.
         """
-        while not self._refusal and _is_python(spec):
-            zygote = self._zygote(spec)
+        while (zygote := self._zygote(spec)) is not None:
             try:
                 return zygote.fork(spec)
             except ForkFailed as error:
                 if not zygote.served:
-                    self._refusal = str(error)
+                    self._refuse(spec, str(error))
                 elif not zygote.dies():
                     break  # this one alone; else a new zygote in place of one that died
         return self._alone.start(spec)
@@ -105,8 +105,7 @@ class ZygoteSandbox:
         Raises:
             SandboxUnavailable: isolation failed.
         """
-        if not self._refusal and _is_python(spec):
-            self._zygote(spec)
+        self._zygote(spec)
 
     def close(self) -> None:
         """Kill every zygote and all that was forked; calling it twice does no harm."""
@@ -116,22 +115,41 @@ class ZygoteSandbox:
         for zygote in zygotes:
             zygote.close()
 
-    def _zygote(self, spec: SandboxSpec) -> Zygote:
-        key = (
-            tuple(spec.argv[:-1]),
-            tuple(sorted(spec.read_only.items())),
-            tuple(sorted(spec.environment.items())),
-            spec.gpu,
-        )
+    def _zygote(self, spec: SandboxSpec) -> Zygote | None:
+        """Return the living zygote for ``spec``; None where it is to be started alone."""
+        if not _is_python(spec):
+            return None
+        key = _surrounding(spec)
         with self._lock:
             if self._closed:
                 raise SandboxUnavailable("the sandbox was closed meanwhile, so nothing was run")
+            if key in self._refusals:
+                return None
             zygote = self._zygotes.get(key)
             if zygote is None or not zygote.alive():
                 if zygote is not None:
                     zygote.close()
                 zygote = self._zygotes[key] = Zygote(self._alone, spec, self._preload)
             return zygote
+
+    def _refuse(self, spec: SandboxSpec, why: str) -> None:
+        """Fork nothing more in this surrounding."""
+        key = _surrounding(spec)
+        with self._lock:
+            self._refusals[key] = why
+            useless = self._zygotes.pop(key, None)
+        if useless is not None:
+            useless.close()
+
+
+def _surrounding(spec: SandboxSpec) -> object:
+    """What programs of one zygote have in common."""
+    return (
+        tuple(spec.argv[:-1]),
+        tuple(sorted(spec.read_only.items())),
+        tuple(sorted(spec.environment.items())),
+        spec.gpu,
+    )
 
 
 def _is_python(spec: SandboxSpec) -> bool:
