@@ -20,6 +20,9 @@ from filelock import FileLock
 
 from evaluator.evaluation import Clock
 
+_POLL_SECONDS = 0.003
+"""Between looks at a lock that another process holds: a call that waits for it is as short."""
+
 
 class Device:
     """The locks of one device; share one object among the threads of a process."""
@@ -33,7 +36,9 @@ class Device:
         """
         path = (folder or Path(gettempdir())) / f"ksmith-{name.replace(':', '-')}.lock"
         # Any user of the machine may measure on it, so any user may lock it.
-        self._between_processes = FileLock(path, mode=0o666, thread_local=False)
+        self._between_processes = FileLock(
+            path, mode=0o666, thread_local=False, poll_interval=_POLL_SECONDS
+        )
         # A thread that times may run a call in between, to look into what it timed.
         self._between_threads = threading.RLock()
         self._host = _SharedLock()
