@@ -240,16 +240,18 @@ def compare(
     works = work_of(raw, defined)
     theirs = work_of(reference, frozenset()) if reference is not None else []
     comparable = reference is not None and reference.profiled == raw.profiled
+    own_share = _share(works, lambda w: w.owner is Owner.OWN)
+    idle = own_share is None or own_share < policy.decoy_share
     return WorkloadCensus(
         workload=workload,
         method=_method(raw),
         launches=sum(w.count for w in works),
         reference_launches=sum(w.count for w in theirs) if comparable else None,
-        own_share=_share(works, lambda w: w.owner is Owner.OWN),
+        own_share=own_share,
         library_share=_share(works, lambda w: w.owner is Owner.LIBRARY and w.computes),
         kernels=() if held_out else _uses(works),
         reference_ops=op_counts(reference) if reference is not None else {},
-        repeats_reference=comparable and repeats(theirs, works, policy.same_work_share),
+        repeats_reference=comparable and idle and repeats(theirs, works, policy.same_work_share),
     )
 
 
@@ -321,7 +323,7 @@ def _observations(
     own = sorted({base_name(w.name) for w in works if w.owner is Owner.OWN})
     found: list[tuple[str, Severity, str]] = []
     has_work = census.reference_launches != 0
-    if own and census.repeats_reference and (census.own_share or 0.0) < policy.decoy_share:
+    if own and census.repeats_reference:
         evidence = f"{_names(own)} ran, but the library does the reference's whole work as well"
         found.append(("decoy", Severity.WARNING, evidence))
     if defined and not own and has_work:

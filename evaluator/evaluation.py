@@ -311,7 +311,8 @@ class WorkloadCensus(Record):
     reference_ops: dict[str, NonNegativeInt] = Field(default_factory=dict)
     """ATen ops of the reference and how often it calls them, views and allocations left out."""
     repeats_reference: bool = False
-    """Whether the library does all of the reference's work in the candidate too."""
+    """Whether the library does all of the reference's work in the candidate too, and the
+    candidate's own kernels next to nothing."""
 
 
 class Triviality(Record):

@@ -229,7 +229,8 @@ class CensusPolicy(_Section):
     """With so much of the reference's work done by the same library kernels, a candidate is
     ``unimproved``."""
     decoy_share: float = Field(gt=0.0, le=1.0)
-    """Of the time: beside the reference's whole work, own kernels below this are decoys."""
+    """Of the time: beside the reference's whole work, own kernels below this are decoys; with
+    more the candidate takes visibly longer than the reference, and its time says so."""
     library_share: float = Field(ge=0.0, le=1.0)
     """Of the time: library compute up to this is not worth a word."""
     library_compute: Literal["violation", "warning", "allowed"]

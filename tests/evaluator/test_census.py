@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaluator.candidate import BackendName
+from evaluator.backends import choose_backend
+from evaluator.candidate import BackendName, Candidate
 from evaluator.census import (
     RawCensus,
     RawEntry,
@@ -18,22 +19,42 @@ from evaluator.census import (
     is_unimproved,
     withhold,
 )
+from evaluator.counting import Census, CensusTaker
 from evaluator.evaluation import (
     Attestor,
     CensusMethod,
-    Evaluation,
     Owner,
     Severity,
-    Status,
     Verdict,
     WorkloadCensus,
 )
+from evaluator.judging import load_candidate
+from evaluator.reference import Reference
+from evaluator.sandbox.select import select_sandbox
+from evaluator.session import RequestFailed
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
+from evaluator.workers import Workers
+from evaluator.workload import Workload
 from policies.model import CensusPolicy, EvaluatorPolicy
 from tests import samples
-from tests.builders import make_candidate, make_evaluation, make_problem, make_speedup
+from tests.builders import (
+    make_candidate,
+    make_evaluation,
+    make_problem,
+    make_speedup,
+    make_tensor,
+)
 
 POLICY = EvaluatorPolicy.default().census
+WORKLOAD = Workload(
+    name="large",
+    arguments={
+        "x": make_tensor(512, 1024),
+        "residual": make_tensor(512, 1024),
+        "weight": make_tensor(1024),
+        "eps": 1e-6,
+    },
+)
 GEMM = "nvjet_tst_128x64_64x10_1x2_h_bz_TNT"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
 
@@ -200,48 +221,87 @@ def copying(body: str) -> str:
     )
 
 
-DECOY = "native.fused(x[:1], residual[:1], weight, x.new_empty(x.shape), x.new_empty(x.shape), 0,"
-DECOY += " x.shape[1], eps)"
+DECOY = "native.fused(x, residual, weight, x, x, 0, x.shape[1], eps)"
+
+
+class Bench:
+    """A problem's reference in a worker, and censuses of candidates beside it."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._policy = EvaluatorPolicy.default()
+        self._loaded = make_problem(workloads=(WORKLOAD,))
+        self._client = workers.reference()
+        self._reference = Reference(self._loaded, self._client, self._policy)
+        self._taker = CensusTaker(self._policy.census, call_seconds=10.0)
+
+    def census(self, candidate: Candidate) -> Census:
+        backend = choose_backend(BackendName.CPP)
+        client = self._workers.candidate()
+        with client.session:
+            load_candidate(client, candidate, self._loaded.problem, backend, self._policy)
+            workloads = self._loaded.problem.workloads
+            return self._taker.take(
+                client, candidate.source, self._reference, workloads, 7, profile=False
+            )
+
+    def close(self) -> None:
+        self._client.session.close()
+        self._workers.close()
 
 
 @pytest.fixture(scope="module")
-def evaluator() -> Iterator[LocalEvaluator]:
-    policy = EvaluatorPolicy.default()
-    screen = policy.timing.screen.model_copy(update={"workload_seconds": 0.3, "max_rounds": 15})
-    timing = policy.timing.model_copy(
-        update={"screen": screen, "waiting_share": 1e9, "self_comparison": None}
-    )
-    policy = policy.model_copy(update={"timing": timing})
-    with LocalEvaluator(
-        make_problem(), BackendName.CPP, policy=policy, compiled=CompiledBaseline.NEVER
-    ) as started:
-        yield started
-
-
-def rules(evaluation: Evaluation) -> set[str]:
-    return {f.rule for f in evaluation.flags}
+def bench() -> Iterator[Bench]:
+    backend = choose_backend(BackendName.CPP)
+    started = Bench(Workers(select_sandbox(), backend, EvaluatorPolicy.default()))
+    yield started
+    started.close()
 
 
 @pytest.mark.sandbox
-def test_an_honest_native_candidate_does_its_work_itself(evaluator: LocalEvaluator) -> None:
-    evaluation = evaluator.screen(make_candidate())
-    assert evaluation.status is Status.OK, evaluation.message
-    assert [c.workload for c in evaluation.census] == ["small", "odd"]
-    visible, held_out = evaluation.census
-    assert visible.own_share == 1.0
-    assert [k.name for k in visible.kernels] == ["fused"]
-    assert visible.reference_ops["mean"] == 1
-    assert not held_out.kernels
-    assert evaluation.attested["census"] is Attestor.WORKER
-    assert not rules(evaluation) & {"decoy", "fallback", "library-compute"}
+def test_an_honest_native_candidate_does_its_work_itself(bench: Bench) -> None:
+    found = bench.census(make_candidate())
+    (census,) = found.workloads
+    assert census.own_share == 1.0
+    assert [k.name for k in census.kernels] == ["fused"]
+    assert census.reference_ops["mean"] == 1
+    assert census.reference_launches == 7
+    assert not found.flags
 
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize(("body", "rule"), [("pass", "fallback"), (DECOY, "decoy")])
 def test_the_reference_behind_a_native_facade_is_unimproved(
-    evaluator: LocalEvaluator, body: str, rule: str
+    bench: Bench, body: str, rule: str
 ) -> None:
-    evaluation = evaluator.screen(make_candidate(copying(body)))
-    assert evaluation.status is Status.OK, evaluation.message
-    assert evaluation.speedups[0].verdict in (Verdict.UNIMPROVED, Verdict.SLOWER)
-    assert rule in rules(evaluation)
+    found = bench.census(make_candidate(copying(body)))
+    assert is_unimproved(found.workloads)
+    assert rule in {f.rule for f in found.flags}
+    assert found.violation is None
+
+
+@pytest.mark.sandbox
+def test_a_candidate_that_fails_while_it_is_watched_is_not_believed(bench: Bench) -> None:
+    """The dispatch mode makes itself felt: a candidate could refuse to be looked at."""
+    body = "assert torch._C._len_torch_dispatch_stack() == 0"
+    with pytest.raises(RequestFailed):
+        bench.census(make_candidate(copying(body)))
+
+
+@pytest.mark.sandbox
+def test_an_evaluation_carries_the_census_of_every_workload() -> None:
+    """Whatever becomes of the timing; a held-out workload's kernels are not told."""
+    policy = EvaluatorPolicy.default()
+    screen = policy.timing.screen.model_copy(update={"workload_seconds": 0.1, "max_rounds": 10})
+    hasty = {"screen": screen, "waiting_share": 1e9, "self_comparison": None}
+    timing = policy.timing.model_copy(update=hasty)
+    policy = policy.model_copy(update={"timing": timing})
+    with LocalEvaluator(
+        make_problem(), BackendName.CPP, policy=policy, compiled=CompiledBaseline.NEVER
+    ) as evaluator:
+        evaluation = evaluator.screen(make_candidate())
+    assert [c.workload for c in evaluation.census] == ["small", "odd"]
+    visible, held_out = evaluation.census
+    assert visible.kernels
+    assert not held_out.kernels
+    assert evaluation.attested["census"] is Attestor.WORKER
