@@ -36,6 +36,7 @@ from policies.model import EvaluatorPolicy
 _FOUND = f"exited with status {FOUND_STATUS}"
 _ENDED_WELL = "exited with status 0"
 _FINISH_SECONDS = 60
+_SHOWN_CHARACTERS = 300
 _NOTHING_TOLD = MemoryFinding(kind="an error, of which the log does not tell more")
 
 Start = Callable[[Checker], Client]
@@ -135,6 +136,7 @@ def _run_under(
     if not found and not trouble:
         trouble = _why_in_doubt(checker, ended, log)
     if trouble and not found:
+        trouble += _last_complaint(checker, log)
         return _not_run(checker.name, trouble, seconds=time.monotonic() - began)
     return DeepCheck(
         tool=checker.name,
@@ -153,6 +155,11 @@ def _why_in_doubt(checker: Checker, ended: str, log: str) -> str:
     if checker.summary not in log:
         return "its report has no end, so it cannot be told whether it watched"
     return ""
+
+
+def _last_complaint(checker: Checker, log: str) -> str:
+    lines = [line for line in log.splitlines() if checker.complaints.search(line)]
+    return f"; it said: {lines[-1].strip('= ')[:_SHOWN_CHARACTERS]}" if lines else ""
 
 
 def _not_run(tool: str, message: str, *, seconds: float = 0.0) -> DeepCheck:

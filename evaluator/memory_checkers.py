@@ -32,6 +32,8 @@ _GCC_FLAGS = (
 _GCC_LIBRARIES = ("libasan.so", "libstdc++.so")
 """Loaded first; without the second, gcc's interception of C++ exceptions finds nothing."""
 _COMPUTE_TOOLS = ("memcheck", "racecheck")
+_PADDING_BYTES = 4096
+"""Behind each allocation, so that what runs past the end meets no other tensor."""
 _QUERY_SECONDS = 20
 
 
@@ -44,6 +46,8 @@ class Checker:
     """What the worker is started by."""
     read: Callable[[str], tuple[MemoryFinding, ...]]
     """Reads the findings from the worker's log."""
+    complaints: re.Pattern[str] = re.compile(r"error|fail", re.IGNORECASE)
+    """What marks the line of its log that says why it could not watch."""
     build_flags: tuple[str, ...] = ()
     """Added to the compiler's command."""
     variables: tuple[tuple[str, str], ...] = ()
@@ -93,13 +97,17 @@ def find_compute_sanitizer() -> Path | None:
 
 
 def _compute_sanitizer(program: Path, tool: str, *, native: bool) -> Checker:
-    folder = program.resolve().parent
+    program = program.resolve()
+    folder = program.parent.parent if program.parent.name == "bin" else program.parent
     return Checker(
         name=f"compute-sanitizer {tool}",
         wrapper=(
             *(str(program), "--tool", tool, "--error-exitcode", str(FOUND_STATUS)),
             # torch asks the driver for much that it may not have; that is no error of a kernel.
-            *("--report-api-errors", "no", "--print-limit", "1000"),
+            *("--report-api-errors", "no", "--check-exit-code", "no"),
+            *("--target-processes", "application-only", "--launch-timeout", "120"),
+            *("--demangle", "simple", "--show-backtrace", "no", "--print-limit", "1000"),
+            *(("--padding", str(_PADDING_BYTES)) if tool == "memcheck" else ()),
         ),
         read=read_compute_sanitizer,
         build_flags=("-lineinfo",) if native else (),
@@ -107,6 +115,7 @@ def _compute_sanitizer(program: Path, tool: str, *, native: bool) -> Checker:
         variables=(("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),),
         folders=() if folder.is_relative_to("/usr") else (folder,),
         summary=" SUMMARY: ",
+        complaints=re.compile(r"^========= (?:Error|Internal Error)", re.IGNORECASE),
     )
 
 
