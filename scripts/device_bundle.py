@@ -32,7 +32,7 @@ PLATFORMS += ["manylinux2014_x86_64", "manylinux1_x86_64"]
 ACTIVATE = """\
 # Source this: installs the wheels beside the machine's own packages and puts ksmith on PATH.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-site=${KSMITH_SITE:-/tmp/ksmith-site}
+site=${KSMITH_SITE:-$HOME/.ksmith-site}  # not in /tmp, which sandboxed programs have to themselves
 if [ ! -x "$site/bin/python" ]; then
     python3 -m venv --system-site-packages --without-pip "$site" || return 3
     # A venv made from a venv sees the base interpreter's packages, not its parent's.
