@@ -21,6 +21,7 @@ from evaluator import machine
 from evaluator.backends.cuda import find_nvcc
 from evaluator.doctor import Check, State, Subject
 from evaluator.errors import SandboxUnavailable
+from evaluator.memory_checkers import find_compute_sanitizer
 from evaluator.sandbox import SandboxSpec
 from evaluator.sandbox.select import select_sandbox
 
@@ -43,7 +44,7 @@ _PROBE_SECONDS = 60
 def all_checks() -> tuple[Check, ...]:
     """Return every check of this machine, what matters most first."""
     gpus = machine.gpus()
-    on_gpu = (check_torch_on_gpu(), check_gpu_in_sandbox()) if gpus else ()
+    on_gpu = _checks_of_gpu() if gpus else ()
     return (
         check_python(),
         check_torch(),
@@ -204,18 +205,36 @@ def check_nvcc() -> Check:
     )
 
 
+def _checks_of_gpu() -> tuple[Check, ...]:
+    return (check_torch_on_gpu(), check_gpu_in_sandbox(), check_compute_sanitizer())
+
+
+def check_compute_sanitizer() -> Check:
+    """Report NVIDIA's memory checker."""
+    found = find_compute_sanitizer()
+    return Check(
+        name=Subject.COMPUTE_SANITIZER,
+        state=State.OK if found else State.WARNING,
+        found=str(found) if found else "not installed",
+        needed_for="the deep check of triton and cuda candidates",
+        remedy=None if found else "the CUDA toolkit's package cuda-sanitizer, its bin on PATH",
+    )
+
+
 def check_docker() -> Check:
-    """Ask the Docker daemon for its version."""
-    client = shutil.which("docker") is not None
-    server = machine.tool_output("docker", "info", "--format", "{{.ServerVersion}}")
-    version = server.strip() if server else None
+    """Ask whether a Docker daemon here could be the sandbox; starts nothing in it."""
+    from evaluator.sandbox.docker import DockerSandbox
+
+    try:
+        found, remedy = f"{DockerSandbox().description}, usable: --sandbox docker", None
+    except SandboxUnavailable as error:
+        found, remedy = "no daemon serves", str(error)
     return Check(
         name=Subject.DOCKER,
-        state=State.OK if version else State.MISSING,
-        found=f"server {version}"
-        if version
-        else ("a client, but no daemon answers" if client else "not installed"),
-        needed_for="nothing yet (bubblewrap is the sandbox)",
+        state=State.OK if remedy is None else State.MISSING,
+        found=found,
+        needed_for="--sandbox docker (the default is bubblewrap)",
+        remedy=remedy,
     )
 
 

@@ -26,6 +26,7 @@ class Subject(StrEnum):
     TORCH_ON_GPU = "torch on the GPU"
     GPU_IN_SANDBOX = "GPU in the sandbox"
     NVCC = "nvcc"
+    COMPUTE_SANITIZER = "compute-sanitizer"
     DOCKER = "Docker"
     GIT = "git"
     CORES = "cores"

@@ -45,13 +45,14 @@ class Gpu(Record):
     max_sm_clock_mhz: int | None
 
 
-def environment(*, device: str, threads: int, sandbox: str) -> Environment:
+def environment(*, device: str, threads: int, sandbox: str, compiler: str = "g++") -> Environment:
     """Return the machine and versions that a number measured on ``device`` belongs to.
 
     Args:
         device: ``cpu``, ``cuda`` or ``cuda:N``; a GPU is recorded by its name where known.
         threads: how many threads the measured code may use.
         sandbox: the name of the sandbox that it ran in.
+        compiler: the command that made the measured code.
     """
     driver, recorded_device = None, device
     if device.startswith("cuda"):
@@ -67,7 +68,7 @@ def environment(*, device: str, threads: int, sandbox: str) -> Environment:
         torch=package_version("torch") or "absent",
         triton=package_version("triton"),
         driver=driver,
-        compiler=compiler_version("g++"),
+        compiler=compiler_version(compiler),
         sandbox=sandbox,
     )
 

@@ -543,7 +543,9 @@ class LocalEvaluator:
 
     def environment(self) -> Environment:
         """The machine and the versions that this evaluator's numbers belong to."""
+        build = self.backend.build
         return machine.environment(
+            compiler=build.command[0] if build is not None else "g++",
             device=self.backend.device,
             threads=self._workers.threads,
             sandbox=self._workers.sandbox.name,
