@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.failures import ExitCode
-from cli.options import backend_named
+from cli.options import SandboxOption, backend_named, use_sandbox
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,6 +44,7 @@ def evaluate(
     samples: Annotated[
         Path | None, typer.Option(help="Write every timed round there, one JSON object a line.")
     ] = None,
+    sandbox: SandboxOption = None,
     json: Annotated[bool, typer.Option("--json", help="The record as one JSON object.")] = False,
 ) -> None:
     """Judge CANDIDATE against PROBLEM: correct? faster, and by how much?
@@ -54,6 +54,7 @@ def evaluate(
     from evaluator.problem import load_problem
     from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 
+    use_sandbox(sandbox)
     baseline = CompiledBaseline.ALWAYS if compiled else CompiledBaseline.NEVER
     loaded = load_problem(problem)
     chosen = _read_candidate(candidate, backend)
@@ -92,12 +93,12 @@ def backend_of(source: str) -> BackendName:
     Raises:
         SyntaxError: the source is not Python.
     """
-    from evaluator.candidate import BackendName
+    from evaluator.candidate import BackendName, native_source
 
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SOURCE":
-            return BackendName.CUDA if "__global__" in ast.unparse(node) else BackendName.CPP
-    return BackendName.TRITON
+    native = native_source(source)
+    if native is None:
+        return BackendName.TRITON
+    return BackendName.CUDA if "__global__" in native else BackendName.CPP
 
 
 def _read_candidate(path: Path, backend: str | None) -> Candidate:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.failures import ExitCode, Interrupted
-from cli.options import backend_named
+from cli.options import SandboxOption, backend_named, use_sandbox
 
 if TYPE_CHECKING:
     from bot.pipeline import SearchOrder
@@ -51,11 +51,13 @@ def optimize(
         typer.Option("--output", "-o", help="Run directory. Default: runs/<problem>-<date>."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run.")] = False,
+    sandbox: SandboxOption = None,
     json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")] = False,
 ) -> None:
     """Search for a faster kernel. Exit 0: found and confirmed; 1: nothing is faster."""
     from bot.pipeline import SearchOrder
 
+    use_sandbox(sandbox)
     order = SearchOrder(backend=backend_named(backend), steps=steps, minutes=minutes, seed=seed)
     loaded = _problem(source, repo, workloads)
     run_path = output if output is not None else _run_path(loaded.problem.id, resume=resume)

@@ -17,7 +17,8 @@ from evaluator.client import Client
 from evaluator.errors import EvaluatorError
 from evaluator.memory_checkers import Checker
 from evaluator.sandbox import Sandbox
-from evaluator.sandbox.bubblewrap import USER_SLOTS, BubblewrapSandbox
+from evaluator.sandbox.bubblewrap import BubblewrapSandbox
+from evaluator.sandbox.program import USER_SLOTS
 from evaluator.sandbox.zygote import ZygoteSandbox
 from evaluator.session import PRELOAD, Role, Session, WorkerOptions
 from policies.model import EvaluatorPolicy
@@ -95,7 +96,13 @@ class Workers:
             raise
         with self._lock:
             self._live[slot] = session
-        return Client(session, device=self._backend.device, threads=self.threads, cores=self.cores)
+        return Client(
+            session,
+            device=self._backend.device,
+            threads=self.threads,
+            cores=self.cores,
+            reference_build=self._backend.reference_build,
+        )
 
     def _options(self, role: Role, *, interpret: bool, user_slot: int = 0) -> WorkerOptions:
         return WorkerOptions(

@@ -17,6 +17,8 @@ import docker
 import psutil
 
 _START_SECONDS = 60
+_RUNSC = ["--platform=ptrace", "--network=none"]
+"""What Debian 12's needs on the kernels of today."""
 _STOP_SECONDS = 20
 
 
@@ -42,9 +44,7 @@ def docker_engine() -> Iterator[str]:
         "hosts": [address],
         "bridge": "none",
         "iptables": False,
-        "runtimes": {"runsc": {"path": runsc, "runtimeArgs": ["--platform=ptrace"]}}
-        if runsc
-        else {},
+        "runtimes": {"runsc": {"path": runsc, "runtimeArgs": _RUNSC}} if runsc else {},
     }
     (folder / "daemon.json").write_text(json.dumps(settings))
     with (folder / "log").open("w") as log:

@@ -192,22 +192,26 @@ class ContainerProcess:
 
     def _follow(self) -> None:
         """Follow the events to the container's removal, which comes after every other."""
-        for event in _objects(self._events):
-            if event["Action"] == "oom":
-                self._end(
-                    "memory limit: its processes together used more than the "
-                    f"{self._limits.memory_bytes >> 20} MiB are allowed"
-                )
-            elif event["Action"] == "die":
-                self._status = int(event["Actor"]["Attributes"]["exitCode"])
-                # A killed one may still turn out to have been out of memory.
-                if self._status != _KILLED or self._killed_because:
-                    self._ended.set()
-            elif event["Action"] == "destroy":
-                break
-        if self._status is None:
-            self._init.kill()
-        self._ended.set()
+        try:
+            for event in _objects(self._events):
+                if event["Action"] == "oom":
+                    self._end(
+                        "memory limit: its processes used it up together; "
+                        f"{self._limits.memory_bytes >> 20} MiB are allowed"
+                    )
+                elif event["Action"] == "die":
+                    self._status = int(event["Actor"]["Attributes"]["exitCode"])
+                    # A killed one may still turn out to have been out of memory.
+                    if self._status != _KILLED or self._killed_because:
+                        self._ended.set()
+                elif event["Action"] == "destroy":
+                    break
+        except (OSError, LookupError, ValueError):  # the daemon has gone, or speaks otherwise
+            pass
+        finally:
+            if self._status is None:
+                self._init.kill()
+            self._ended.set()
 
 
 def _objects(connection: socket.socket) -> Iterator[dict[str, Any]]:

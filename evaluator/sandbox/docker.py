@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluator.sandbox import SandboxSpec
+from evaluator.sandbox import SandboxedProcess, SandboxSpec
 from evaluator.sandbox.daemon import DEFAULT_ADDRESS, Daemon
 from evaluator.sandbox.docker_options import OWNER_LABEL, container_config, image_archive
 from evaluator.sandbox.program import user_number
@@ -62,7 +62,7 @@ class DockerSandbox:
         runtime = self._runtime or self._daemon.info.get("DefaultRuntime", "runc")
         return f"Docker {version} ({self._daemon.address}), programs run in {runtime} containers"
 
-    def start(self, spec: SandboxSpec) -> ContainerProcess:
+    def start(self, spec: SandboxSpec) -> SandboxedProcess:
         """Start ``spec`` isolated (see ``Sandbox.start``).
 
         Raises:

@@ -77,7 +77,6 @@ def container_config(
         "WorkingDir": "/tmp",  # noqa: S108 - inside
         "Cmd": [sys.executable, "-I", "-S", "-c", _BOOT, json.dumps(settings), *spec.argv],
         "Labels": {OWNER_LABEL: owner},
-        "NetworkDisabled": True,
         **dict.fromkeys(("OpenStdin", "StdinOnce", "AttachStdin"), True),
         **dict.fromkeys(("AttachStdout", "AttachStderr"), True),
         "HostConfig": _host_config(spec, runtime),

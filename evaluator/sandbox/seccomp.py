@@ -26,7 +26,7 @@ _X32_BIT = 0x40000000
 _NAMESPACE_FLAGS = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 
-_DENIED: dict[str, tuple[int, int]] = {
+DENIED: dict[str, tuple[int, int]] = {
     # name: (number on x86_64, number on aarch64)
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -88,7 +88,7 @@ def filter_program(architecture: str | None = None) -> bytes:
     ]
     if architecture == "x86_64":
         program += _fail_with(errno.ENOSYS, when=_JUMP_BITS, value=_X32_BIT)
-    for numbers in _DENIED.values():
+    for numbers in DENIED.values():
         program += _fail_with(errno.EPERM, when=_JUMP_EQUAL, value=numbers[column])
     program += [
         _instruction(_JUMP_EQUAL, no=3, value=_CLONE[architecture]),
@@ -117,7 +117,7 @@ def docker_profile(architecture: str | None = None) -> dict[str, object]:
         "architectures": [audit[_known(architecture)]],
         "syscalls": [
             _docker_rule(["clone3"], errno.ENOSYS),
-            _docker_rule(list(_DENIED), errno.EPERM),
+            _docker_rule(list(DENIED), errno.EPERM),
             *(_docker_rule(["clone"], errno.EPERM, [condition]) for condition in masked),
         ],
     }

@@ -149,11 +149,13 @@ def test_a_compiler_without_openmp_is_no_compiler_for_us(empty_path: Path) -> No
     assert "libgomp1" in (check.remedy or "")
 
 
-def test_a_docker_client_without_a_daemon_is_told_from_no_docker(empty_path: Path) -> None:
-    command(empty_path, "docker", "exit 1")
-    assert checks.check_docker().found == "a client, but no daemon answers"
-    command(empty_path, "docker", "echo 28.2.2")
-    assert checks.check_docker().found == "server 28.2.2"
+def test_without_a_docker_daemon_the_command_that_starts_one_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/socket")
+    check = checks.check_docker()
+    assert check.state is State.MISSING
+    assert "sudo systemctl start docker" in (check.remedy or "")
 
 
 def test_a_tool_that_hangs_or_fails_counts_as_absent(
