@@ -10,6 +10,8 @@ rules and their reasons are one table, ``rules.RULES``.
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator
 
 from evaluator.backends import Language, language_of
@@ -39,6 +41,7 @@ def check_source(
     if not policy.enforced:
         return []
     findings = Findings(policy)
+    _check_encoding(candidate.source, findings)
     tree = ast.parse(candidate.source)
     language = language_of(candidate.backend)
     names = Names(tree)
@@ -54,6 +57,16 @@ def check_source(
     for line, text in _sources(tree, findings) if language.native else ():
         check_native(text, findings, policy, cuda=language is Language.CUDA, first_line=line)
     return findings.in_order()
+
+
+def _check_encoding(source: str, findings: Findings) -> None:
+    """Refuse a comment by which the interpreter would read other text than we do."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source.encode("utf-8")).readline)
+    except (SyntaxError, UnicodeEncodeError):
+        encoding = "an encoding that is not known"
+    if encoding not in ("utf-8", "utf-8-sig"):
+        findings.add("encoding", 1, encoding)
 
 
 def _entry(tree: ast.Module, name: str, policy: SourcePolicy) -> ast.AST | None:

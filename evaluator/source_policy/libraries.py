@@ -42,6 +42,7 @@ _EXACT: Mapping[str, Verdict] = {
         ("foreign-code", "it builds or loads code; a cuda or cpp candidate has SOURCE for that"),
     ),
     "torch.ops": ("foreign-code", "it reaches kernels that are not the candidate's"),
+    "torch.get_device_module": ("alias", "it gives a module; write torch.cuda"),
     "torch.library": ("monkey-patch", "it registers kernels for the whole process"),
     "torch.overrides": ("monkey-patch", "it changes what torch functions do"),
     "torch.load": ("builtin", "it reads files and can run what it reads"),
@@ -68,7 +69,7 @@ _EXACT: Mapping[str, Verdict] = {
         "the number of multiprocessors",
     ),
     **dict.fromkeys(
-        ("triton.compiler", "triton.backends", "triton.tools"),
+        ("triton.compiler", "triton.backends"),
         ("forbidden-name", "it reaches into the compiler"),
     ),
     "triton.autotune": ("autotune", None),
@@ -99,10 +100,11 @@ _EXACT: Mapping[str, Verdict] = {
 NAMESPACES = words(
     """
     torch torch.cuda torch.nn torch.nn.functional torch.nn.init torch.special torch.linalg
-    torch.fft torch.autograd torch.amp torch.ops torch.ops.aten torch.random triton
+    torch.fft torch.autograd torch.ops torch.ops.aten torch.version triton triton.language.core
+    triton.tools triton.tools.tensor_descriptor
     triton.language triton.language.math triton.language.extra triton.language.extra.libdevice
     triton.language.extra.cuda triton.language.extra.cuda.libdevice triton.language.standard
-    triton.language.core math typing functools itertools collections contextlib dataclasses enum
+    math typing functools itertools collections collections.abc contextlib dataclasses enum
     numpy
     """
 )
@@ -122,7 +124,15 @@ _TRITON_ALLOWED = words(
     must_use_result
     """
 )
-_AUTOGRAD_ALLOWED = frozenset(("Function",))
+_ALLOWED_WITHIN: Mapping[str, frozenset[str]] = {
+    "torch.cuda": _CUDA_ALLOWED,
+    "torch.autograd": frozenset(("Function",)),
+    "triton": _TRITON_ALLOWED,
+    "triton.tools": frozenset(),
+}
+_COMPUTE_NAMESPACES = frozenset(
+    ("torch.nn.functional", "torch.special", "torch.linalg", "torch.fft", "torch.ops.aten")
+)
 _TORCH_MODULES = words(
     """
     accelerator ao autograd_function compiler contrib cpu csrc cuda_graphs distributions export
@@ -134,7 +144,12 @@ _TORCH_MODULES = words(
     """
 )
 """Modules inside torch that no kernel needs."""
-_STANDARD_MODULES = sys.stdlib_module_names - {"math", "select", "random", "types", "copy"}
+_INNER_MODULES = (sys.stdlib_module_names - {"select"}) | words(
+    """
+    torch triton core semantic knobs ir target_info module hip autocast_mode grad_scaler
+    """
+)
+"""Modules that the libraries happen to hold, by which one would leave what is allowed."""
 
 ALLOCATION_AND_VIEWS = words(
     """
@@ -216,13 +231,13 @@ def verdict_of_name(full: str) -> Verdict | None:
         return _EXACT[full]
     parent, _, last = full.rpartition(".")
     top = full.partition(".")[0]
-    if not parent or (top not in ("torch", "triton") and last not in _STANDARD_MODULES):
+    if not parent or (top not in ("torch", "triton") and last not in _INNER_MODULES):
         return None
     if full in NAMESPACES or _is_dunder(last):
         return None
-    if parent in NAMESPACES and last in _STANDARD_MODULES:
-        return "forbidden-name", "it is a module of Python that the library happens to hold"
-    if last.startswith("_"):
+    if parent in NAMESPACES and last in _INNER_MODULES:
+        return "forbidden-name", "it is a module that the library happens to hold"
+    if last.startswith("_") and parent != "triton.language.standard":
         return "private-name", None
     return _verdict_within(parent, last)
 
@@ -244,28 +259,19 @@ def is_host_sync(method: str) -> bool:
 
 
 def _verdict_within(parent: str, last: str) -> Verdict | None:
+    if parent in _ALLOWED_WITHIN:
+        reason = f"of {parent} a kernel needs no more than the policy lists"
+        return None if last in _ALLOWED_WITHIN[parent] else ("forbidden-name", reason)
+    if parent in _COMPUTE_NAMESPACES:
+        return "library-compute", None
     match parent:
-        case "torch.cuda":
-            allowed = last in _CUDA_ALLOWED
-            return None if allowed else ("forbidden-name", "a kernel needs no more of torch.cuda")
-        case "torch.autograd":
-            return None if last in _AUTOGRAD_ALLOWED else ("forbidden-name", None)
-        case "triton":
-            return None if last in _TRITON_ALLOWED else ("forbidden-name", None)
         case "torch":
             return _verdict_in_torch(last)
-        case "torch.nn.functional" | "torch.special" | "torch.linalg" | "torch.fft":
-            return "library-compute", None
-        case "torch.ops.aten":
-            return "library-compute", None
         case "torch.Tensor" if last in COMPUTE_METHODS:
             return "library-compute", None
-        case "torch.nn":
-            is_module = last.islower() and last not in ("functional", "init")
-            return ("forbidden-name", None) if is_module else None
-    if parent.startswith("triton.language"):
-        return _verdict_in_language(last)
-    return None
+        case "torch.nn" if last.islower():
+            return "forbidden-name", "a kernel has no use for inner modules of torch.nn"
+    return _verdict_in_language(last) if parent.startswith("triton.language") else None
 
 
 def _verdict_in_torch(last: str) -> Verdict | None:
@@ -274,7 +280,8 @@ def _verdict_in_torch(last: str) -> Verdict | None:
     if last in ALLOCATION_AND_VIEWS or last in _DTYPES or last in _TORCH_CLASSES_ALLOWED:
         return None
     if last[0].isupper():
-        return "forbidden-name", "a kernel needs no such class"
+        reason = "a kernel needs no such class"
+        return None if last.endswith("Tensor") else ("forbidden-name", reason)
     return "library-compute", None
 
 

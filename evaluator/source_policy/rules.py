@@ -47,6 +47,7 @@ _WARNING = Handling.WARNING
 _RULES = (
     Rule("entry", "the problem's entry function must be defined at the top of the module"),
     Rule("source", "SOURCE must be one string constant, so that it can be read before it runs"),
+    Rule("encoding", "a declared encoding can turn a comment into code; write UTF-8"),
     Rule("import", "only the modules that the policy lists may be imported"),
     Rule("builtin", "it reaches code, files or names that cannot be read from the source"),
     Rule("dunder", "it reaches into the interpreter"),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 RESULT = "return"
 """What a function returns or yields is bound to this, which no name can be."""
+_WORDLESS = (ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 

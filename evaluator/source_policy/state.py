@@ -29,8 +29,7 @@ _LOOKUPS = words(
     get setdefault add pop index count remove discard
     """
 )
-_OF_ANY_TENSOR = frozenset(("dtype", "device", "layout"))
-_OF_KERNELS = frozenset(("warmup", "__name__"))
+_OF_KERNELS = frozenset(("warmup", "best_config", "__name__"))
 
 
 def check_state(names: Names, findings: Findings) -> None:
@@ -60,10 +59,6 @@ class _Checker:
                 self._call(node)
             case ast.Compare():
                 self._compare(node)
-            case ast.Dict():
-                self._keys(node, node.keys)
-            case ast.Set():
-                self._keys(node, node.elts)
             case ast.Match():
                 self._keys(node, [node.subject])
 
@@ -115,7 +110,8 @@ class _Checker:
     def _subscript(self, node: ast.Subscript) -> None:
         if not isinstance(node.ctx, ast.Load):
             self._changed(node, node.value)
-        self._keys(node, [node.slice])
+        if not self._is_local(node.value):
+            self._keys(node, [node.slice])
 
     def _changed(self, node: ast.AST, base: ast.expr) -> bool:
         state = self._names.state(base)
@@ -128,7 +124,8 @@ class _Checker:
         self._call_of_state(node, arguments)
         addresses = [a for a in arguments if ADDRESS in self._names.values(a)]
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        if addresses and method in _LOOKUPS:
+        base = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        if addresses and method in _LOOKUPS and not self._is_local(base):
             self._add("address", node, f"a look-up by {ast.unparse(addresses[0])}")
         if "builtins.id" in self._names.values(node.func):
             self._add("address", node, "id()")
@@ -149,26 +146,32 @@ class _Checker:
         if isinstance(node.func, ast.Subscript):
             self._add("buffer", node, f"{held} is handed to a kernel")
 
+    def _is_local(self, node: ast.expr) -> bool:
+        """Whether ``node`` is a container that this call made."""
+        return self._names.is_container(node) and self._names.state(node) is None
+
     def _compare(self, node: ast.Compare) -> None:
+        """Addresses may be compared with each other, as a test of overlap does."""
         sides = [node.left, *node.comparators]
-        if any(ADDRESS in self._names.values(s) for s in sides):
+        with_address = [ADDRESS in self._names.values(s) for s in sides]
+        if any(with_address) and not all(with_address):
             self._add("address", node, ast.unparse(node))
-        for operator, left, right in zip(node.ops, sides, sides[1:], strict=False):
-            if isinstance(operator, (ast.Is, ast.IsNot)) and self._both_objects(left, right):
-                self._add("address", node, ast.unparse(node))
+        is_identity = any(isinstance(o, (ast.Is, ast.IsNot)) for o in node.ops)
+        is_with_constant = any(isinstance(side, ast.Constant) for side in sides)
+        if is_identity and not is_with_constant and any(self._is_kept(side) for side in sides):
+            self._add("address", node, ast.unparse(node))
 
-    def _both_objects(self, left: ast.expr, right: ast.expr) -> bool:
-        """Whether neither side is a constant, such as None or torch.float32."""
-        return not any(
-            isinstance(side, (ast.Constant, ast.Call))
-            or self._names.dotted(side)
-            or (isinstance(side, ast.Attribute) and side.attr in _OF_ANY_TENSOR)
-            for side in (left, right)
-        )
+    def _is_kept(self, node: ast.expr) -> bool:
+        """Whether ``node`` is an object from before this call."""
+        base = node
+        while isinstance(base, (ast.Attribute, ast.Subscript)):
+            base = base.value
+        own = isinstance(base, ast.Name) and base.id == self._names.scopes.of[node].first_parameter
+        return (own and base is not node) or self._names.state(base) is not None
 
-    def _keys(self, node: ast.AST, keys: list[ast.expr] | list[ast.expr | None]) -> None:
+    def _keys(self, node: ast.AST, keys: list[ast.expr]) -> None:
         for key in keys:
-            if key is not None and ADDRESS in self._names.values(key):
+            if ADDRESS in self._names.values(key):
                 self._add("address", node, f"a look-up by {ast.unparse(key)}")
 
     def _add(self, rule: str, node: ast.AST, found: str) -> None:

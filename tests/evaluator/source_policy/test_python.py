@@ -231,6 +231,13 @@ def test_a_source_that_is_computed_is_refused() -> None:
     assert rules(check(late)) == {"source"}
 
 
+@pytest.mark.parametrize("encoding", ["unicode_escape", "utf-7", "no-such"])
+def test_an_encoding_that_reads_other_text_is_refused(encoding: str) -> None:
+    source = f"# coding: {encoding}\n{samples.RMS_NORM_CPP}"
+    assert rules(check(source, entry="rms_norm")) == {"encoding"}
+    assert check(f"# coding: utf-8\n{samples.RMS_NORM_CPP}", entry="rms_norm") == []
+
+
 def test_inline_assembly_and_foreign_libraries_of_triton_are_refused() -> None:
     for call in ("tl.inline_asm_elementwise('nop')", "tl.extern_elementwise('a', '/b')"):
         source = samples.RMS_NORM_TRITON.replace("at = tl.arange(0, BLOCK)", f"at = {call}")

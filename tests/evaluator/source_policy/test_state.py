@@ -69,21 +69,23 @@ def test_constants_tables_and_locals_are_no_caches(top: str, body: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("top", "body"),
     [
-        "if x.data_ptr() == 3: pass",
-        "p = x.data_ptr()\n    if p != 3: pass",
-        "if id(x) == 3: pass",
-        "seen = {}; y = seen.get(x.data_ptr())",
-        "seen = {x.data_ptr(): x}",
-        "seen = [x]; y = seen[x.data_ptr() % 1009]",
-        "y = x\n    if y is x: pass",
-        "p = str(x.data_ptr())\n    if p == '3': pass",
-        "x.untyped_storage()",
+        ("", "if x.data_ptr() == 3: pass"),
+        ("", "p = x.data_ptr()\n    if p != 3: pass"),
+        ("", "if id(x) == 3: pass"),
+        ("C = {}", "y = C.get(x.data_ptr())"),
+        ("C = {}", "if x.data_ptr() in C: pass"),
+        ("C = {}", "y = C[x.data_ptr() % 1009]"),
+        ("C = [None]", "if C[0] is x: pass"),
+        ("class K:\n    def f(self, x):\n        if self.last is x: pass", "pass"),
+        ("", "p = str(x.data_ptr())\n    if p == '3': pass"),
+        ("def f(p): return p == 3", "f(x.data_ptr())"),
+        ("", "x.untyped_storage()"),
     ],
 )
-def test_recognising_an_input_by_its_address_is_refused(body: str) -> None:
-    assert "address" in rules(refusals(check_parts(body=body)))
+def test_recognising_an_input_by_its_address_is_refused(top: str, body: str) -> None:
+    assert "address" in rules(refusals(check_parts(top=top, body=body)))
 
 
 @pytest.mark.parametrize(
@@ -93,11 +95,14 @@ def test_recognising_an_input_by_its_address_is_refused(body: str) -> None:
         "aligned = (x.data_ptr() | x.data_ptr()) % 16 == 0",
         "native.f(x.data_ptr())",
         "pointers = torch.tensor([t.data_ptr() for t in (x, x)])",
+        "if x.data_ptr() == x.t().data_ptr(): pass",
+        "groups = {}; groups[x.data_ptr()] = x",
+        "y = x\n    if y is x: pass",
         "if x is None: pass",
         "if x.dtype is torch.float32: pass",
     ],
 )
-def test_alignment_and_handing_an_address_to_a_kernel_are_allowed(body: str) -> None:
+def test_alignment_overlap_and_handing_an_address_to_a_kernel_are_allowed(body: str) -> None:
     assert check_parts(body=body) == []
 
 
