@@ -110,6 +110,19 @@ class Candidate(Record):
         return self
 
 
+def native_source(source: str) -> str | None:
+    """Return the C++ or CUDA in the module constant ``SOURCE``, None where there is none.
+
+    Raises:
+        SyntaxError: ``source`` is not Python.
+    """
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SOURCE":
+            value = node.value
+            return str(value.value) if isinstance(value, ast.Constant) else ast.unparse(value)
+    return None
+
+
 def candidate_id(source: str, backend: BackendName) -> str:
     """Return the identity of ``source``: sha256 over its AST without positions and docstrings.
 

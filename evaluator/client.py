@@ -70,8 +70,17 @@ class ObservedTraffic:
 class Client:
     """Typed requests on one session. Every method raises ``WorkerLost`` or ``RequestFailed``."""
 
-    def __init__(self, session: Session, *, device: str, threads: int, cores: Sequence[int]):
+    def __init__(
+        self,
+        session: Session,
+        *,
+        device: str,
+        threads: int,
+        cores: Sequence[int],
+        reference_build: NativeBuild | None = None,
+    ):
         self.session = session
+        self.reference_build = reference_build
         self._device = device
         self._threads = threads
         self._cores = list(cores)
@@ -393,7 +402,15 @@ def describe(error: RequestFailed) -> str:
     failure = error.failure
     where = f" (line {failure.line})" if failure.line is not None else ""
     first = next(iter(failure.message.splitlines()), "")
+    if failure.kind == "compile":
+        first = first_error_line(failure.message)
     return f"{_plain(failure.type_name)}: {_plain(first)}{where}"
+
+
+def first_error_line(message: str) -> str:
+    """Return the line of a compiler's message that says what is wrong and where."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line.casefold()), lines[0] if lines else "")
 
 
 def _plain(text: str) -> str:

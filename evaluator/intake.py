@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evaluator.candidate import native_source
 from evaluator.client import Call, Client, describe
 from evaluator.correctness import alias_of, changed_arguments, same_bits
 from evaluator.errors import ReferenceFailed, WorkerLost
@@ -110,15 +111,22 @@ def inspect_reference(
 
 
 def load_reference(client: Client, source: str, call: Call, policy: EvaluatorPolicy) -> None:
-    """Import the reference in a fresh worker.
+    """Import the reference in a fresh worker, and compile it where it is native itself.
 
     Raises:
-        ReferenceFailed: it cannot be imported, or lacks its entry.
+        ReferenceFailed: it cannot be imported or compiled, or lacks its entry.
     """
     limits = policy.limits
+    build = client.reference_build if native_source(source) is not None else None
     try:
         client.session.ready(limits.start_seconds)
-        client.load(source, call, seconds=limits.import_seconds)
+        client.load(
+            source,
+            call,
+            build=build,
+            compile_seconds=limits.compile_seconds,
+            seconds=limits.import_seconds,
+        )
     except RequestFailed as error:
         raise ReferenceFailed(f"reference.py cannot be imported: {describe(error)}") from error
     except WorkerLost as error:

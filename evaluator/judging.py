@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from evaluator.backends import Backend
 from evaluator.candidate import Candidate
-from evaluator.client import Client, describe
+from evaluator.client import Client, describe, first_error_line
 from evaluator.correctness import LOWER_PRECISION, CheckResult, Fault, same_bits
 from evaluator.evaluation import (
     Flag,
@@ -165,7 +165,7 @@ def ended_by(error: CandidateError, when: str) -> Ended:
         return Ended(status, f"{error} {when}")
     failure = error.failure
     status = _STATUS_OF_FAILURE.get(failure.kind, Status.RUNTIME_ERROR)
-    text = _first_error_line(failure.message) if status is Status.COMPILE_ERROR else ""
+    text = first_error_line(failure.message) if status is Status.COMPILE_ERROR else ""
     return Ended(status, text or describe(error), detail=failure.message or failure.trace)
 
 
@@ -356,8 +356,3 @@ def _nondeterministic(workload: Workload) -> Flag:
         evidence=f"workload {workload.name}: two runs on the same input differ in bits, "
         "both within the budget",
     )
-
-
-def _first_error_line(message: str) -> str:
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line.casefold()), lines[0] if lines else "")

@@ -2,7 +2,9 @@
 
 ``reference.py`` imports torch and the standard library alone. Its entry is a function,
 or a method of a class whose instance is rebuilt from the state attributes that the
-method reads (``object.__new__`` and one ``setattr`` each, outside the timed region).
+method reads (``object.__new__`` and one ``setattr`` each, outside the timed region). It may
+hold C++ or CUDA itself, as a candidate does (``SOURCE``, ``SIGNATURES``), where the backend
+compiles such; then it runs in its own types alone, and its speed is the baseline.
 
 A candidate for the problem defines one function, ``Entry.candidate_function``, that takes
 the call arguments followed by the state attributes, all positionally, in the order of

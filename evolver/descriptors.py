@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evaluator.backends import language_of
-from evaluator.candidate import Candidate
+from evaluator.candidate import Candidate, native_source
 from evaluator.evaluation import Baseline, Evaluation, KernelResources, Status, Verdict
 
 # A loop, a memory operation and a launch each change what the machine does more than an
@@ -101,7 +101,7 @@ def complexity_of(candidate: Candidate) -> Complexity:
     """Return the complexity of the candidate's kernels."""
     tree = ast.parse(candidate.source)
     if language_of(candidate.backend).native:
-        return _cpp_complexity(tree)
+        return _cpp_complexity(tree, native_source(candidate.source) or "")
     return _triton_complexity(tree)
 
 
@@ -145,8 +145,8 @@ _CPP_LOOPS = {"for", "while"}
 _CPP_INTRINSIC = re.compile(r"_mm\d*_\w*(?:load|store|gather|scatter)")
 
 
-def _cpp_complexity(tree: ast.Module) -> Complexity:
-    tokens = _CPP_TOKEN.findall(_CPP_NOISE.sub(" ", _cpp_source(tree)))
+def _cpp_complexity(tree: ast.Module, source: str) -> Complexity:
+    tokens = _CPP_TOKEN.findall(_CPP_NOISE.sub(" ", source))
     return Complexity(
         nodes=len(tokens),
         loops=sum(token in _CPP_LOOPS for token in tokens),
@@ -156,15 +156,3 @@ def _cpp_complexity(tree: ast.Module) -> Complexity:
             for n in ast.walk(tree)
         ),
     )
-
-
-def _cpp_source(tree: ast.Module) -> str:
-    """Return the C++ of a ``cpp`` candidate's module, '' where there is none."""
-    for node in tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and any(isinstance(t, ast.Name) and t.id == "SOURCE" for t in node.targets)
-            and isinstance(node.value, ast.Constant)
-        ):
-            return str(node.value.value)
-    return ""

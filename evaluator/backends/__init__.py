@@ -115,6 +115,10 @@ class Backend(Protocol):
         """How SOURCE is compiled, None where a candidate has none."""
 
     @property
+    def reference_build(self) -> NativeBuild | None:
+        """How a reference with a SOURCE of its own is compiled, None where it cannot be."""
+
+    @property
     def target(self) -> KernelTarget | None:
         """What interpreted kernels are compiled for."""
 

@@ -69,6 +69,11 @@ class CppBackend:
             )
         return cls()
 
+    @property
+    def reference_build(self) -> NativeBuild:
+        """As a candidate's."""
+        return self.build
+
     def clock(self, regime: Regime) -> Clock:  # noqa: ARG002 (a CPU has one regime)
         """Wall time: a call on a CPU has no launch to leave out."""
         return Clock.WALL_PINNED

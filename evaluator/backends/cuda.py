@@ -28,7 +28,7 @@ FLAGS = ("-std=c++17", "-O3", "-shared", "-Xcompiler", "-fPIC", "-Xptxas", "-v")
 _HOPPER = "9.0"
 _ARCHITECTURE_SPECIFIC = 9
 """From this major version on, code for one architecture alone may use all of it (sm_90a)."""
-_LAUNCH_ERROR = """
+LAUNCH_ERROR = """
 extern "C" const char* ksmith_launch_error() {
   const cudaError_t error = cudaGetLastError();
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
@@ -75,6 +75,11 @@ class CudaBackend:
             folders=_outside_usr(nvcc),
         )
 
+    @property
+    def reference_build(self) -> NativeBuild:
+        """As a candidate's."""
+        return self.build
+
     def clock(self, regime: Regime) -> Clock:
         """Graph replay for the device's own time, events around launches otherwise."""
         return gpu_clock(regime)
@@ -90,7 +95,7 @@ def build_for(nvcc: Path, capability: str) -> NativeBuild:
         command=(str(nvcc), *FLAGS, code, "-o", "native.so", "source.cu"),
         source_name="source.cu",
         device="cuda",
-        epilogue=_LAUNCH_ERROR,
+        epilogue=LAUNCH_ERROR,
         takes_stream=True,
     )
 

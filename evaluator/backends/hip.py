@@ -33,6 +33,7 @@ class HipBackend:
     interpreted: bool = True
     lacks: str = "ksmith times no AMD GPU; its kernels were compiled for gfx942"
     build: None = None
+    reference_build: None = None
     target: KernelTarget = MI300
     folders: tuple[Path, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()

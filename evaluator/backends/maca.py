@@ -2,8 +2,9 @@
 
 MetaX's torch presents its device as ``cuda``, with streams, events and graphs of the same
 names, so workers, clocks and checks are those of an NVIDIA GPU. Written after MetaX's public
-guides and never run on one: no such GPU was at hand. The problems of Kernel-Smith's MACA
-evaluation are in ``benchmarks/maca45``.
+guides and never run on one: no such GPU was at hand. A reference may be CUDA C++ itself
+(``SOURCE`` and ``SIGNATURES`` in ``reference.py``), which the toolkit's bridge compiles. The
+problems of Kernel-Smith's MACA evaluation are in ``benchmarks/maca45``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from evaluator.backends import Language, NativeBuild
+from evaluator.backends.cuda import LAUNCH_ERROR as CUDA_LAUNCH_ERROR
 from evaluator.backends.triton import gpu_clock
 from evaluator.candidate import BackendName
 from evaluator.errors import BackendUnavailable
@@ -21,6 +23,7 @@ from evaluator.evaluation import Clock
 from evaluator.problem import Regime
 
 FLAGS = ("-x", "maca", "-offload-arch", "native", "-std=c++17", "-O3", "-fPIC", "-shared")
+CUDA_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
 _USUAL_ROOT = Path("/opt/maca")
 _DRIVER = Path("/opt/mxdriver")
 _CONTROL_NODE = Path("/dev/mxcd")
@@ -42,6 +45,7 @@ class MacaBackend:
     title: ClassVar[str] = "MACA C++ on a MetaX GPU"
     memory_checker: ClassVar[None] = None
     build: NativeBuild
+    reference_build: NativeBuild
     gpu: bool
     lacks: str
     folders: tuple[Path, ...]
@@ -68,6 +72,7 @@ class MacaBackend:
         gpu = _CONTROL_NODE.exists()
         return cls(
             build=build_with(root),
+            reference_build=build_cuda_with(root),
             gpu=gpu,
             lacks="" if gpu else f"there is no MetaX GPU here ({_CONTROL_NODE})",
             folders=tuple(folder for folder in (root, _DRIVER) if folder.is_dir()),
@@ -87,6 +92,18 @@ def build_with(root: Path) -> NativeBuild:
         source_name="source.cpp",
         device="cuda",
         epilogue=_LAUNCH_ERROR,
+        takes_stream=True,
+    )
+
+
+def build_cuda_with(root: Path) -> NativeBuild:
+    """Return how the toolkit's bridge compiles a reference in CUDA C++, as in the paper."""
+    cucc = root / "tools" / "cu-bridge" / "bin" / "cucc"
+    return NativeBuild(
+        command=(str(cucc), *CUDA_FLAGS, "-o", "native.so", "source.cu"),
+        source_name="source.cu",
+        device="cuda",
+        epilogue=CUDA_LAUNCH_ERROR,
         takes_stream=True,
     )
 

@@ -33,6 +33,7 @@ class TritonBackend:
     interpreted: bool
     lacks: str
     build: None = None
+    reference_build: None = None
     target: KernelTarget = HOPPER
     folders: tuple[Path, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()

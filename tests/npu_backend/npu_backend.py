@@ -34,6 +34,7 @@ class NpuBackend:
     interpreted: bool = False
     lacks: str = ""
     build: NativeBuild = _BUILD
+    reference_build: None = None
     target: None = None
     folders: tuple[Path, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()

@@ -84,6 +84,9 @@ def test_a_maca_candidate_is_compiled_as_metax_documents(
         f"{mxcc} -x maca -offload-arch native -std=c++17 -O3 -fPIC -shared "
         f"--maca-path={tmp_path} -o native.so source.cpp"
     )
+    assert " ".join(found.reference_build.command) == (
+        f"{tmp_path}/tools/cu-bridge/bin/cucc -std=c++17 -O3 -fPIC -shared -o native.so source.cu"
+    )
     assert dict(found.variables)["LD_LIBRARY_PATH"].startswith(f"{tmp_path}/lib:")
     assert tmp_path in found.folders
     assert found.gpu or "no MetaX GPU" in found.lacks
