@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluator.backends import KernelTarget
 from evaluator.client import Client, describe
 from evaluator.evaluation import Clock
 from evaluator.session import Reply, RequestFailed, Role, WorkerCrashed, WorkerOptions, _failure
@@ -65,7 +66,12 @@ REQUESTS: dict[str, tuple[tuple[str, ...], Callable[[Client], object]]] = {
         ),
     ),
     "launches": (("launches",), lambda c: c.launches(seconds=1)),
-    "compile": (("resources",), lambda c: c.compile_kernels([], capability=90, seconds=1)),
+    "compile": (
+        ("resources",),
+        lambda c: c.compile_kernels(
+            [], target=KernelTarget("sm_90", "cuda", 90, warp_size=32), seconds=1
+        ),
+    ),
 }
 
 

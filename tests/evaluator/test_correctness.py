@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -196,3 +197,35 @@ def test_a_scalar_output_is_compared_like_any_other() -> None:
     expected, got, budget = np.array(2.0), np.array(2.5), np.array(0.25)
     error = compare_values("output 0", expected, None, got, budget)
     assert (error.max_abs_error, error.budget_used, error.worst_index) == (0.5, 2.0, ())
+
+
+def test_memory_beside_an_argument_must_stay_as_it_was() -> None:
+    wide = truth()
+    narrow = wide.astype(np.float32)
+    expected = expected_of(wide, {"x": narrow})
+    zone = b"\xff" * 64
+    untouched = replace(make_call([narrow], {"x": narrow}), zones={"x": zone})
+    assert not check(expected, untouched).faults
+    spoiled = replace(untouched, zones={"x": zone[:-1] + b"\0"})
+    assert kinds(check(expected, spoiled)) == ["wrote out of bounds"]
+
+
+def test_on_extreme_values_only_gross_errors_count() -> None:
+    wide = truth()
+    slightly_off = (wide + 4e-6).astype(np.float32)
+    expected = replace(expected_of(wide), stress=True)
+    assert kinds(check(expected_of(wide), make_call([slightly_off]))) == ["wrong values"]
+    assert not check(expected, make_call([slightly_off])).faults
+    assert kinds(check(expected, make_call([wide.astype(np.float32) * 1.01]))) == ["wrong values"]
+
+
+@given(shape=st.sampled_from([(3, 70_000), (200_001,), (5, 4, 17), (70_000, 3), (1,)]))
+@settings(max_examples=5, deadline=None)
+def test_the_worst_element_is_found_in_any_block(shape: tuple[int, ...]) -> None:
+    wide = truth(shape=shape)
+    wrong = wide.astype(np.float32)
+    at = int(np.random.default_rng(1).integers(wrong.size))
+    wrong.flat[at] += 2.0
+    error = check(expected_of(wide), make_call([wrong])).errors[0]
+    assert error.worst_index == np.unravel_index(at, shape)
+    assert abs(error.max_abs_error - 2.0) < 1e-5
