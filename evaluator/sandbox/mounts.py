@@ -93,19 +93,28 @@ def interpreter_binds() -> dict[Path, str]:
 
 
 def gpu_arguments() -> list[str]:
-    """Return the binds of the NVIDIA device nodes and of driver folders outside ``/usr``.
+    """Return the binds of the GPU's device nodes and of driver folders outside ``/usr``.
 
     Raises:
-        SandboxUnavailable: this machine has no NVIDIA device node.
+        SandboxUnavailable: this machine has no device node of a GPU.
     """
-    nodes = sorted(Path("/dev").glob("nvidia*"))
-    if not any(node.name[len("nvidia") :].isdigit() for node in nodes):
+    nodes = gpu_nodes(Path("/dev"))
+    if not nodes:
         raise SandboxUnavailable(
             "a sandbox with a GPU was asked for, but /dev has no nvidia device; "
             "install the NVIDIA driver, or start the container with --gpus all"
         )
     arguments = [argument for node in nodes for argument in ("--dev-bind", str(node), str(node))]
     return arguments + bind_arguments(driver_binds())
+
+
+def gpu_nodes(devices: Path) -> list[Path]:
+    """Return the device nodes of NVIDIA's GPUs, or of MetaX's; ``[]`` where there is neither."""
+    nvidia = sorted(devices.glob("nvidia*"))
+    if any(node.name[len("nvidia") :].isdigit() for node in nvidia):
+        return nvidia
+    metax = [devices / "mxcd", devices / "dri"]
+    return metax if all(node.exists() for node in metax) else []
 
 
 def driver_binds() -> dict[Path, str]:

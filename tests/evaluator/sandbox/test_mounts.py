@@ -58,3 +58,20 @@ def test_the_parents_of_a_bind_can_be_passed_by_any_user() -> None:
 
 def test_the_memory_of_a_tree_that_ended_is_none() -> None:
     assert tree_memory_bytes(2**22 + 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("present", "bound"),
+    [
+        (["nvidiactl", "nvidia0", "dri"], ["nvidia0", "nvidiactl"]),
+        (["mxcd", "dri", "null"], ["mxcd", "dri"]),
+        (["nvidiactl", "dri"], []),
+        ([], []),
+    ],
+)
+def test_of_dev_a_gpu_shows_its_own_nodes_and_no_other(
+    tmp_path: Path, present: list[str], bound: list[str]
+) -> None:
+    for name in present:
+        (tmp_path / name).touch()
+    assert [node.name for node in mounts.gpu_nodes(tmp_path)] == bound
