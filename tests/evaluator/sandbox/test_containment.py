@@ -19,12 +19,13 @@ from tests.evaluator.sandbox.inside import SMALL, run, started, wait_for_the_end
 pytestmark = pytest.mark.sandbox
 
 
+CALL_ME = "import ctypes\nctypes.CDLL(None).prctl(15, {marker!r}.encode(), 0, 0, 0)\n"
+"""Sets the name that the kernel knows a process by; what it forks has it too."""
+
+
 def processes_named(marker: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        if any(marker in part for part in process.info["cmdline"] or ()):
-            found.append(process)
-    return found
+    assert len(marker) < 16, "the kernel keeps no more"
+    return [p for p in psutil.process_iter(["name"]) if p.info["name"] == marker]
 
 
 def assert_nothing_is_left(marker: str) -> None:
@@ -53,9 +54,8 @@ def test_a_fork_bomb_of_a_thousand_ends_at_the_process_limit(sandbox: Sandbox) -
 
 
 def test_a_fork_bomb_that_doubles_is_killed_whole(sandbox: Sandbox) -> None:
-    marker = f"ksmith-doubling-{os.getpid()}"
-    script = (
-        f"'{marker}'\n"
+    marker = f"doubling{os.getpid()}"
+    script = CALL_ME.format(marker=marker) + (
         "answer(1)\n"
         "while True:\n"
         "    try:\n"
@@ -66,6 +66,7 @@ def test_a_fork_bomb_that_doubles_is_killed_whole(sandbox: Sandbox) -> None:
     with started(sandbox, script) as process:
         assert process.replies.read(1) == b"1"
         time.sleep(0.5)
+        assert len(processes_named(marker)) > 1
         process.kill()
     assert_nothing_is_left(marker)
 
@@ -149,9 +150,8 @@ def test_endless_output_is_drained_and_only_its_end_kept(sandbox: Sandbox) -> No
 
 
 def test_a_daemon_dies_with_its_sandbox(sandbox: Sandbox) -> None:
-    marker = f"ksmith-daemon-{os.getpid()}"
-    script = (
-        f"'{marker}'\n"
+    marker = f"daemon{os.getpid()}"
+    script = CALL_ME.format(marker=marker) + (
         "import time\n"
         "if os.fork() == 0:\n"
         "    os.setsid()\n"
@@ -226,17 +226,39 @@ def test_a_program_that_stops_itself_can_be_killed(sandbox: Sandbox) -> None:
         assert not process.alive()
 
 
-def test_everything_dies_with_a_supervisor_that_is_killed() -> None:
-    marker = f"ksmith-orphan-{os.getpid()}"
-    supervisor = (
-        "import sys, time\n"
-        "from evaluator.sandbox import SandboxSpec\n"
-        "from evaluator.sandbox.select import select_sandbox\n"
-        f"inside = [sys.executable, '-c', 'import time; time.sleep(600)', {marker!r}]\n"
-        "process = select_sandbox().start(SandboxSpec(argv=inside))\n"
-        "print('started', flush=True)\n"
-        "time.sleep(600)\n"
-    )
+SUPERVISOR = """\
+import sys, time
+from evaluator.sandbox import SandboxSpec
+from evaluator.sandbox.bubblewrap import BubblewrapSandbox
+from evaluator.sandbox.docker import DockerSandbox
+from evaluator.sandbox.zygote import ZygoteSandbox
+sandbox = {sandbox}
+process = sandbox.start(SandboxSpec(argv=[sys.executable, "-c", {script!r}]))
+process.replies.read(1)
+{then}
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "then"),
+    [
+        ("BubblewrapSandbox()", ""),
+        ("ZygoteSandbox(BubblewrapSandbox())", ""),
+        ("DockerSandbox({engine!r})", ""),
+        ("DockerSandbox({engine!r})", "process.pause()"),
+    ],
+    ids=["bubblewrap", "zygote", "docker", "docker, paused"],
+)
+def test_everything_dies_with_a_supervisor_that_is_killed(
+    request: pytest.FixtureRequest, sandbox: str, then: str
+) -> None:
+    if "Docker" in sandbox:
+        sandbox = sandbox.format(engine=request.getfixturevalue("engine"))
+    marker = f"orphan{os.getpid()}"
+    script = CALL_ME.format(marker=marker) + "import os, time\nos.write(4, b'!')\ntime.sleep(600)"
+    supervisor = SUPERVISOR.format(sandbox=sandbox, script=script, then=then)
     root = Path(__file__).parents[3]
     with subprocess.Popen(
         [sys.executable, "-c", supervisor], stdout=subprocess.PIPE, cwd=root

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
 import re
 import signal
 import socket
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.sandbox import Sandbox
+from evaluator.sandbox.seccomp import DENIED
 from tests.evaluator.sandbox.inside import run, started
 
 pytestmark = pytest.mark.sandbox
@@ -219,6 +222,23 @@ def test_no_way_into_new_namespaces(sandbox: Sandbox) -> None:
         " libc.syscall(56, new_user | 17, 0, 0, 0, 0)])",
     )
     assert outcome.answer == [-1, -1, -1, -1]
+
+
+def test_the_filter_denies_the_same_calls_in_every_sandbox(sandbox: Sandbox) -> None:
+    column = ("x86_64", "aarch64").index(platform.machine())
+    numbers = {name: row[column] for name, row in DENIED.items()}
+    outcome = run(
+        sandbox,
+        "import ctypes\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "def refusal(number):\n"
+        "    returned = libc.syscall(number, 0, 0, 0, 0, 0, 0)\n"
+        "    return ctypes.get_errno() if returned == -1 else 0\n"
+        f"answer([{{n: refusal(x) for n, x in {numbers!r}.items()}}, refusal(435)])",
+    )
+    refusals, clone3 = outcome.answer
+    assert {n for n, why in refusals.items() if why != errno.EPERM} == set()
+    assert clone3 == errno.ENOSYS
 
 
 def test_processes_inside_cannot_trace_each_other(sandbox: Sandbox) -> None:
