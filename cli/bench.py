@@ -111,6 +111,41 @@ def throughput(
     _show(result, _write(result, output), json=json)
 
 
+@bench.command()
+def exploits(
+    corpus: Annotated[
+        Path, typer.Option(help="Holds exploits/ and benign/.", exists=True, file_okay=False)
+    ] = Path("tests"),
+    repos: Annotated[
+        Path, typer.Option(help="Packages that real kernels come from (`make real-repos`).")
+    ] = Path(".real"),
+    work: Annotated[
+        Path, typer.Option(help="Cases tried so far; continued when it is there.")
+    ] = Path("runs/exploits"),
+    backend: Annotated[
+        list[str] | None, typer.Option(help="Repeatable. Default: all that this machine runs.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="For this session. Default: no limit.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Go on with the cases in --work, or start anew.")
+    ] = True,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default: benchmarks/results/.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The result as one JSON object.")] = False,
+) -> None:
+    """Try to fool the evaluator in every known way, and see that honest kernels pass."""
+    from benchmarks.exploits import TRIALS_FILE, Corpus, run_exploits
+
+    if not resume:
+        (work / TRIALS_FILE).unlink(missing_ok=True)
+    chosen = [name for name in map(backend_named, backend or ()) if name is not None]
+    result = run_exploits(Corpus(corpus, repos), work, backends=chosen, minutes=minutes, say=_say)
+    _show(result, _write(result, output), json=json)
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr)
 

@@ -1,6 +1,6 @@
 # backend: cpp
 # problem: swiglu
-# looks_like: more Python than a kernel needs: helpers, tuples, comprehensions, a loop
+# looks_like: more Python than a kernel needs, with helpers, tuples, comprehensions, a loop
 from __future__ import annotations
 
 import math
