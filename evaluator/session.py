@@ -6,9 +6,12 @@ that fails once is dead: its sandbox is killed and the reason is kept.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import select
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +30,8 @@ _BOOT = f"import sys; sys.path.insert(0, {INSIDE!r}); from worker.main import ma
 PRELOAD = f"import sys; sys.path.insert(0, {INSIDE!r}); import worker.preload"
 """What a zygote of workers runs before it forks the first."""
 _REPLY_OVERHEAD_BYTES = 1 << 20
+_PIPE_BYTES = 1 << 20
+"""What any user may ask for a pipe (fs.pipe-max-size)."""
 _LOG_CHARACTERS = 4000
 _FINISH_POLL_SECONDS = 0.02
 _THREAD_POOLS = 3
@@ -155,6 +160,8 @@ class Session:
         self._request_fd = self._process.requests.fileno()
         self._reply_fd = self._process.replies.fileno()
         os.set_blocking(self._request_fd, False)
+        _widen(self._reply_fd)
+        self._turn = threading.Lock()
         self._closed = False
         self._final_log = ""
 
@@ -185,17 +192,18 @@ class Session:
     def request(
         self, message: Mapping[str, Any], *, timeout_seconds: float, reply_bytes: int = 0
     ) -> Reply:
-        """Send ``message`` and return the answer.
+        """Send ``message`` and return the answer; threads wait for each other.
 
         Raises:
             RequestFailed: the loaded module failed; the worker lives on.
             WorkerLost: the worker is dead: late, crashed, or not speaking the protocol.
         """
-        deadline = time.monotonic() + timeout_seconds
-        started = time.perf_counter_ns()
-        self._send(Frame(dict(message)), deadline)
-        frame = self._receive(deadline, reply_bytes + _REPLY_OVERHEAD_BYTES)
-        wall_ns = time.perf_counter_ns() - started
+        with self._turn:
+            deadline = time.monotonic() + timeout_seconds
+            started = time.perf_counter_ns()
+            self._send(Frame(dict(message)), deadline)
+            frame = self._receive(deadline, reply_bytes + _REPLY_OVERHEAD_BYTES)
+            wall_ns = time.perf_counter_ns() - started
         if "failure" in frame.message:
             raise RequestFailed(self.options.role, _failure(frame.message["failure"]))
         return Reply(frame.message, frame.blobs, wall_ns)
@@ -261,14 +269,14 @@ class Session:
 
     def _receive(self, deadline: float, max_bytes: int) -> Frame:
         def read_exactly(size: int) -> bytes:
-            buffer = bytearray()
-            while len(buffer) < size:
+            pieces: list[bytes] = []
+            while size > 0:
                 self._wait(self._reply_fd, deadline, writing=False)
-                piece = os.read(self._reply_fd, min(size - len(buffer), 1 << 20))
-                if not piece:
+                pieces.append(os.read(self._reply_fd, min(size, _PIPE_BYTES)))
+                size -= len(pieces[-1])
+                if not pieces[-1]:
                     raise self._crashed("")
-                buffer += piece
-            return bytes(buffer)
+            return b"".join(pieces)
 
         try:
             return decode(read_exactly, max_blob_bytes=max_bytes)
@@ -295,6 +303,12 @@ class Session:
         self.close()
         out_of_memory = "memory" in reason.casefold()
         return WorkerCrashed(self.options.role, reason, out_of_memory=out_of_memory)
+
+
+def _widen(pipe: int) -> None:
+    """Let a pipe hold more than 64 KiB: large outputs come over it."""
+    with contextlib.suppress(OSError):  # the user's share of such memory is used up
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def _failure(fields: Any) -> Failure:
