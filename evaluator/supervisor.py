@@ -199,18 +199,20 @@ class LocalEvaluator:
     def check_deeply(self, candidate: Candidate, evaluation: Evaluation) -> Evaluation:
         """Return ``evaluation`` with what memory checkers say of its candidate.
 
-        One that was not found correct is returned as it is.
+        One that failed is returned as it is.
 
         Raises:
             EvaluatorError: the machine, the sandbox or the reference fails.
         """
-        if evaluation.status not in (Status.OK, Status.NOT_MEASURED):
+        if evaluation.status.is_candidates_fault:
             return evaluation
-        self._warm_reference()
-        assert self._reference is not None
-        self._tell("running it under a memory checker")
-        seed = self._seeds[0]
-        small, _ = interpretable_workloads(self._reference, self.policy.correctness, seed)
+        small: list[Workload] = []
+        if not self.backend.lacks:
+            self._warm_reference()
+            assert self._reference is not None
+            self._tell("running it under a memory checker")
+            seed = self._seeds[0]
+            small, _ = interpretable_workloads(self._reference, self.policy.correctness, seed)
         checks = check_deeply(
             candidate,
             self.loaded.problem,
