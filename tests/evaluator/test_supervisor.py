@@ -287,7 +287,7 @@ def test_what_a_candidate_says_can_be_shown_and_written_down(
 
 
 def test_results_remembered_by_address_are_caught_in_a_timed_block(
-    evaluator: LocalEvaluator,
+    lawless: LocalEvaluator,
 ) -> None:
     body = (
         "key = x.data_ptr()\n"
@@ -297,7 +297,7 @@ def test_results_remembered_by_address_are_caught_in_a_timed_block(
         "        MEMORY[key] = (out, total)\n"
         "    return MEMORY[key][0].clone(), MEMORY[key][1].clone()"
     )
-    found = screen(evaluator, body, top="CALLS = {}\nMEMORY = {}")
+    found = screen(lawless, body, top="CALLS = {}\nMEMORY = {}")
     assert found.status in (Status.CHEATING_SUSPECTED, Status.INCORRECT), found.message
 
 
