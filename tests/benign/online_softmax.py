@@ -16,7 +16,7 @@ extern "C" void softmax(const float* x, float* out, int64_t rows, int64_t cols) 
       if (row[j] > top) {
         total = total * std::exp(top - row[j]) + 1.0f;
         top = row[j];
-      } else {
+      } else if (row[j] > -std::numeric_limits<float>::infinity()) {
         total += std::exp(row[j] - top);
       }
     }
