@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.failures import ExitCode
-from cli.options import SandboxOption, backend_named, use_sandbox
+from cli.options import SandboxOption, backend_named, policy_named, use_sandbox
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,6 +44,13 @@ def evaluate(
     samples: Annotated[
         Path | None, typer.Option(help="Write every timed round there, one JSON object a line.")
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[strict|kernelbench|keck-cuda|keck-triton]",
+            help="What the source may hold. Default: strict.",
+        ),
+    ] = None,
     sandbox: SandboxOption = None,
     json: Annotated[bool, typer.Option("--json", help="The record as one JSON object.")] = False,
 ) -> None:
@@ -61,7 +68,12 @@ def evaluate(
     with (
         _samples_file(samples) as sink,
         LocalEvaluator(
-            loaded, chosen.backend, compiled=baseline, progress=_progress, samples=sink
+            loaded,
+            chosen.backend,
+            policy=policy_named(policy),
+            compiled=baseline,
+            progress=_progress,
+            samples=sink,
         ) as evaluator,
     ):
         evaluation = evaluator.confirm(chosen) if confirm else evaluator.screen(chosen)

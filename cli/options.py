@@ -8,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from evaluator.candidate import BackendName
+    from policies.model import EvaluatorPolicy
 
 
 SandboxOption = Annotated[
@@ -35,6 +36,23 @@ def use_sandbox(name: str | None) -> None:
         choose_sandbox(name)
     except SandboxUnavailable as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def policy_named(preset: str | None) -> EvaluatorPolicy:
+    """Return the default policy with the source preset that ``--policy`` names.
+
+    Raises:
+        typer.BadParameter: there is no such preset.
+    """
+    from policies.model import EvaluatorPolicy
+
+    policy = EvaluatorPolicy.default()
+    if preset is None:
+        return policy
+    known = policy.source.presets
+    if preset not in known:
+        raise typer.BadParameter(f"--policy {preset}: choose one of {', '.join(known)}")
+    return policy.with_source_preset(preset)
 
 
 def backend_named(name: str | None) -> BackendName | None:
