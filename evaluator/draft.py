@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -22,13 +22,13 @@ from evaluator.evaluation import (
     Severity,
     Speedup,
     Status,
-    Triviality,
     Verdict,
     WorkloadCensus,
     WorkloadCorrectness,
     WorkloadTiming,
 )
 from evaluator.problem import Problem
+from evaluator.timing import Measurement
 
 _LOG_CHARACTERS = 8000
 _BUSY_SHARE = 0.1
@@ -51,7 +51,6 @@ class Draft:
     resources: tuple[KernelResources, ...] = ()
     flags: list[Flag] = field(default_factory=list)
     census: tuple[WorkloadCensus, ...] = ()
-    triviality: Triviality | None = None
     log: str = ""
 
     def record(
@@ -95,20 +94,19 @@ class Draft:
             confirmed=confirmed,
             resources=self.resources,
             census=self.census,
-            triviality=self.triviality,
             flags=tuple(dict.fromkeys(self.flags)),
             attested=attested,
             log_tail=self.log[-_LOG_CHARACTERS:],
         )
 
 
-def disturbance_flags(dropped: Mapping[str, float], held_back: Collection[str]) -> list[Flag]:
-    """Say what disturbed the measuring.
-
-    Args:
-        dropped: per cause, the share of the rounds that did not count for it.
-        held_back: why the device's clock was lower than it could be.
-    """
+def disturbance_flags(measured: Sequence[Measurement]) -> list[Flag]:
+    """Say what disturbed the measuring, by the worst of the workloads."""
+    dropped = {
+        cause: max(m.dropped.get(cause, 0.0) for m in measured)
+        for cause in sorted({cause for m in measured for cause in m.dropped})
+    }
+    held_back = {why for m in measured for why in m.held_back}
     flags = [
         Flag(
             rule="machine-busy",

@@ -17,8 +17,8 @@ from evaluator.client import Client
 from evaluator.clocks import open_monitor
 from evaluator.device import Device
 from evaluator.draft import Draft, disturbance_flags
-from evaluator.errors import WorkerLost
-from evaluator.evaluation import AaCheck, Clock, Flag, Severity, Status
+from evaluator.errors import ReferenceFailed, WorkerLost
+from evaluator.evaluation import AaCheck, Baseline, Clock, Flag, Severity, Status
 from evaluator.fitness import compare_with_itself, unfit_message
 from evaluator.gpu_limits import GPU_LIMITS
 from evaluator.intake import load_reference
@@ -108,7 +108,7 @@ class Timekeeper:
 
         Raises:
             Ended: the machine is unfit.
-            WorkerLost: a worker failed.
+            ReferenceFailed, WorkerLost: a worker failed.
         """
         with self._checking:
             self._learn_traffic(workloads)
@@ -172,8 +172,7 @@ class Timekeeper:
             ended.correctness = tuple(draft.correctness)
             raise ended from error
         self._emit(draft.candidate.id, purpose, process_pair, workloads, pair)
-        for measured in pair.measurements:
-            draft.flags += disturbance_flags(measured.dropped, measured.held_back)
+        draft.flags += disturbance_flags(pair.measurements)
         self._expect_possible(draft, workloads, pair)
         return pair
 
@@ -187,6 +186,8 @@ class Timekeeper:
     ) -> None:
         """Time the regime that does not rank, where the device has two, for the reader.
 
+        A machine that is unfit for this costs the reader the second number, not the first.
+
         Raises:
             Ended: as ``time``.
             WorkerLost: as ``time``.
@@ -194,15 +195,22 @@ class Timekeeper:
         other = _OTHER.get(self._clock)
         if other is None or any(m.clock is not self._clock for m in ranked.measurements):
             return
-        pair = self.time(
-            draft,
-            client,
-            baselines,
-            workloads,
-            self._policy.timing.other_clock,
-            purpose="other clock",
-            clock=other,
-        )
+        try:
+            pair = self.time(
+                draft,
+                client,
+                baselines,
+                workloads,
+                self._policy.timing.other_clock,
+                purpose="other clock",
+                clock=other,
+            )
+        except Ended as ended:
+            if ended.status is not Status.MACHINE_UNFIT:
+                raise
+            evidence = f"not timed by {other.value}: {ended.message}"
+            draft.flags.append(Flag(rule="one-clock", severity=Severity.NOTE, evidence=evidence))
+            return
         if all(m.clock is other for m in pair.measurements):
             draft.other_clock, _ = summarise(workloads, [pair], self._policy.verdict, self.roofline)
 
@@ -223,10 +231,16 @@ class Timekeeper:
             )
         except MachineBusy as busy:
             raise self._unfit(draft, str(busy)) from busy
-        except RequestFailed as error:
-            raise WorkerLost(f"the reference could not be timed against itself: {error}") from error
+        except (RequestFailed, WrongAsEver) as error:
+            raise ReferenceFailed(
+                f"the reference could not be timed against itself: {error}"
+            ) from error
         for number, pair in enumerate(found.pairs):
             self._emit("reference", "reference against itself", number, [workload], pair)
+        doubt = found.pairs[-1].measurements[0].suspicion
+        if doubt is not None:  # then honest candidates would be doubted here too
+            message = f"the machine is unfit: the reference itself would be doubted: {doubt}"
+            raise self._unfit(draft, message)
         self._checked = (time.monotonic(), found.check)
 
     def _learn_traffic(self, workloads: Sequence[Workload]) -> None:
@@ -264,6 +278,8 @@ class Timekeeper:
                     workload.name, buffers=found.buffers, clock=found.clock
                 )
             too_fast = below_floor(found.candidate_us, floor_us, slack)
+            if below_floor(found.baselines_us[Baseline.EAGER], floor_us, slack) is not None:
+                too_fast = None  # the floor is wrong if the reference itself is below it
             evidence = found.suspicion or too_fast
             if evidence is None:
                 continue
