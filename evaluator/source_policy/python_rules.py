@@ -212,6 +212,9 @@ class _Checker:
             self._add("library-compute", node, what)
 
     def _is_own(self, node: ast.AST) -> bool:
+        """Whether it is the candidate's: of its classes, or the library that SOURCE becomes."""
+        if isinstance(node, ast.Name) and node.id == "native" and self._names.scopes.free("native"):
+            return True
         tags = ("@class:", "@instance:", "@function:")
         return any(v.startswith(tags) for v in self._names.values(node))
 

@@ -96,6 +96,10 @@ class Scopes:
         self.bindings: list[Binding] = []
         self._visit(tree, self.module)
 
+    def free(self, name: str) -> bool:
+        """Whether nothing in the module binds ``name``, so that it is what the worker binds."""
+        return all(name not in s.bound for s in (self.module, *self.inside.values()))
+
     def parameters(self, function: FunctionNode) -> list[str]:
         """The names that positional arguments are bound to."""
         return [a.arg for a in (*function.args.posonlyargs, *function.args.args)]

@@ -243,3 +243,15 @@ def test_inline_assembly_and_foreign_libraries_of_triton_are_refused() -> None:
         source = samples.RMS_NORM_TRITON.replace("at = tl.arange(0, BLOCK)", f"at = {call}")
         found = check(source, backend=BackendName.TRITON, entry="rms_norm")
         assert refusals(found), call
+
+
+def test_a_native_function_named_like_an_operation_is_the_candidates_own() -> None:
+    assert not [v for v in check_parts(body="native.relu(x)") if v.rule == "library-compute"]
+
+
+@pytest.mark.parametrize(
+    "top", ["native = torch.zeros(3)", "def helper(native):\n    return native"]
+)
+def test_another_object_called_native_computes_with_the_library(top: str) -> None:
+    found = check_parts(top=top, body="native.relu(x)")
+    assert "library-compute" in {v.rule for v in found}
