@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import Field, field_validator
@@ -288,6 +288,7 @@ def flags_of(
     censuses: Sequence[WorkloadCensus],
     defined: frozenset[str],
     policy: CensusPolicy,
+    weigh: Callable[[str], Severity | None],
 ) -> list[Flag]:
     """What a reader should know, one flag per rule with the workloads it was seen on.
 
@@ -295,17 +296,18 @@ def flags_of(
         raws: the candidate's facts by workload.
         censuses: the same, compared.
         defined: from ``defined_kernels``.
-        policy: the shares, and how much library compute and hidden compilers weigh.
+        policy: the shares.
+        weigh: what a rule's breach is, None where it is allowed; the source policy has the same
+            rules for what it reads, so that both are handled alike.
     """
-    seen: dict[tuple[str, Severity], dict[str, list[str]]] = {}
+    seen: dict[str, dict[str, list[str]]] = {}
     for census in censuses:
-        for rule, severity, evidence in _observations(
-            raws[census.workload], census, defined, policy
-        ):
-            seen.setdefault((rule, severity), {}).setdefault(evidence, []).append(census.workload)
+        for rule, evidence in _observations(raws[census.workload], census, defined, policy):
+            seen.setdefault(rule, {}).setdefault(evidence, []).append(census.workload)
     return [
         Flag(rule=rule, severity=severity, evidence=_listed(found))
-        for (rule, severity), found in seen.items()
+        for rule, found in seen.items()
+        if (severity := weigh(rule)) is not None
     ]
 
 
@@ -318,40 +320,25 @@ def _listed(found: Mapping[str, Sequence[str]]) -> str:
 
 def _observations(
     raw: RawCensus, census: WorkloadCensus, defined: frozenset[str], policy: CensusPolicy
-) -> list[tuple[str, Severity, str]]:
+) -> Iterator[tuple[str, str]]:
+    """Rules and evidence."""
     works = work_of(raw, defined)
     own = sorted({base_name(w.name) for w in works if w.owner is Owner.OWN})
-    found: list[tuple[str, Severity, str]] = []
-    has_work = census.reference_launches != 0
     if own and census.repeats_reference:
         evidence = f"{_names(own)} ran, but the library does the reference's whole work as well"
-        found.append(("decoy", Severity.WARNING, evidence))
-    if defined and not own and has_work:
-        evidence = f"none of the kernels in the source ran ({_names(sorted(defined))})"
-        found.append(("fallback", Severity.WARNING, evidence))
-    severity = _SEVERITIES[policy.library_compute]
-    if severity is not None and (compute := _library_compute(works, census, policy)):
-        found.append(("library-compute", severity, f"{_names(compute)} computed"))
+        yield "decoy", evidence
+    if defined and not own and census.reference_launches != 0:
+        yield "fallback", f"none of the kernels in the source ran ({_names(sorted(defined))})"
+    if compute := _library_compute(works, census, policy):
+        yield "library-compute", f"{_names(compute)} computed"
     if raw.compiled_frames or any(w.owner is Owner.COMPILER for w in works):
-        evidence = "torch.compile translated or launched code during the call"
-        found.append(("hidden-compiler", _SEVERITIES[policy.hidden_compiler] or _NOTE, evidence))
+        yield "hidden-compiler", "torch.compile translated or launched code during the call"
     if raw.graph_launches:
-        evidence = f"{raw.graph_launches} CUDA graphs were launched within the call"
-        found.append(("hidden-graph", Severity.WARNING, evidence))
+        yield "hidden-graph", f"{raw.graph_launches} CUDA graphs were launched within the call"
     if raw.streams > 1:
-        found.append(("side-stream", Severity.WARNING, f"it works on {raw.streams} streams"))
+        yield "side-stream", f"it works on {raw.streams} streams"
     if raw.profiler_error:
-        evidence = f"device kernels are unknown: {raw.profiler_error[:200]}"
-        found.append(("census-incomplete", Severity.NOTE, evidence))
-    return found
-
-
-_NOTE = Severity.NOTE
-_SEVERITIES: Mapping[str, Severity | None] = {
-    "violation": Severity.VIOLATION,
-    "warning": Severity.WARNING,
-    "allowed": None,
-}
+        yield "census-incomplete", f"device kernels are unknown: {raw.profiler_error[:200]}"
 
 
 def _library_compute(

@@ -15,8 +15,15 @@ from evaluator.client import Client
 from evaluator.evaluation import CensusMethod, Flag, KernelUse, Owner, Severity, WorkloadCensus
 from evaluator.reference import Reference
 from evaluator.session import RequestFailed
+from evaluator.source_policy.rules import Findings
 from evaluator.workload import Workload
-from policies.model import CensusPolicy
+from policies.model import EvaluatorPolicy, Handling
+
+_SEVERITIES = {
+    Handling.FORBIDDEN: Severity.VIOLATION,
+    Handling.WARNING: Severity.WARNING,
+    Handling.ALLOWED: None,
+}
 
 
 @dataclass(frozen=True)
@@ -35,10 +42,11 @@ class Census:
 class CensusTaker:
     """Asks workers what runs; remembers what the reference said."""
 
-    def __init__(self, policy: CensusPolicy, *, call_seconds: float) -> None:
-        """Keep the policy and the longest that one census may take."""
-        self._policy = policy
-        self._seconds = call_seconds
+    def __init__(self, policy: EvaluatorPolicy) -> None:
+        """Keep what the policy says of censuses, rules and the longest that a call may take."""
+        self._policy = policy.census
+        self._rules = Findings(policy.source)
+        self._seconds = policy.limits.call_seconds
         self._references: dict[tuple[str, bool], RawCensus | None] = {}
 
     def take(
@@ -80,7 +88,12 @@ class CensusTaker:
                     workload.name, raw, theirs, defined, self._policy, held_out=workload.held_out
                 )
             )
-        return Census(tuple(found), tuple(flags_of(raws, found, defined, self._policy)))
+        flags = flags_of(raws, found, defined, self._policy, self._weight)
+        return Census(tuple(found), tuple(flags))
+
+    def _weight(self, rule: str) -> Severity | None:
+        handling = self._policy.handling.get(rule) or self._rules.handling(rule)
+        return _SEVERITIES[handling]
 
     def _of_reference(
         self, reference: Reference, workload: Workload, seed: int, *, profile: bool

@@ -47,6 +47,7 @@ from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
 from evaluator.source_policy import as_flags, check_source
 from evaluator.summary import summarise
 from evaluator.timekeeper import Timekeeper
+from evaluator.triviality import with_triviality
 from evaluator.workers import Workers
 from evaluator.workload import DerivedWorkload, Workload
 from policies.model import EvaluatorPolicy
@@ -119,7 +120,7 @@ class LocalEvaluator:
         self.intake = Intake()
         """What the reference told of the problem, once the evaluator has started."""
         self._derived: tuple[DerivedWorkload, ...] | None = ()
-        self._census = CensusTaker(self.policy.census, call_seconds=self.policy.limits.call_seconds)
+        self._census = CensusTaker(self.policy)
 
     def __enter__(self) -> Self:
         """Start the reference and check that it can be judged by.
@@ -213,14 +214,15 @@ class LocalEvaluator:
             self._tell("running it under a memory checker")
             seed = self._seeds[0]
             small, _ = interpretable_workloads(self._reference, self.policy.correctness, seed)
-        checks = check_deeply(
-            candidate,
-            self.loaded.problem,
-            self.backend,
-            small,
-            self.policy,
-            self._workers.watched,
-        )
+        with self._device.running():  # nobody is timed beside it
+            checks = check_deeply(
+                candidate,
+                self.loaded.problem,
+                self.backend,
+                small,
+                self.policy,
+                self._workers.watched,
+            )
         return with_deep_checks(evaluation, checks)
 
     def _judge(
@@ -237,13 +239,14 @@ class LocalEvaluator:
             draft.log = "\n".join(part for part in (ended.detail, draft.log) if part)
             draft.timings = draft.other_clock = ()
             draft.speedups = ()
-        return draft.record(
+        evaluation = draft.record(
             status,
             message,
             problem=self.loaded.problem,
             environment=self.environment(),
             confirmed=confirmed and status is Status.OK,
         )
+        return with_triviality(evaluation, self.policy)
 
     def _check_policy(self, draft: Draft) -> None:
         entry = self.loaded.problem.entry.candidate_function

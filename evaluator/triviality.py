@@ -17,7 +17,14 @@ from statistics import median
 import yaml
 from pydantic import Field, NonNegativeInt, PositiveFloat
 
-from evaluator.evaluation import Baseline, Evaluation, Speedup, Triviality
+from evaluator.evaluation import (
+    Attestor,
+    Baseline,
+    Evaluation,
+    Speedup,
+    Triviality,
+    Verdict,
+)
 from evaluator.records import Record
 from policies.model import EvaluatorPolicy, TrivialityPolicy
 
@@ -182,6 +189,32 @@ def _op(facts: WinFacts) -> str:
     return next(iter(facts.reference_ops))
 
 
+def with_triviality(
+    evaluation: Evaluation,
+    policy: EvaluatorPolicy,
+    *,
+    similarity: float | None = None,
+    end_to_end_share: float | None = None,
+) -> Evaluation:
+    """Return the record with a judgement if it is of a win; call it again when more is known.
+
+    Args:
+        evaluation: any.
+        policy: for the thresholds.
+        similarity: to the compiler's first translation, see ``evaluator.similarity``.
+        end_to_end_share: of the whole program's time that the reference takes.
+    """
+    eager = evaluation.speedup(Baseline.EAGER)
+    won = eager is not None and eager.verdict in (Verdict.FASTER, Verdict.UNIMPROVED)
+    known = {"similarity": similarity, "end_to_end_share": end_to_end_share}
+    facts = facts_of(evaluation, policy, **known) if won else None
+    if facts is None:
+        return evaluation
+    judged = judge_triviality(facts, policy.triviality)
+    attested = {**evaluation.attested, "triviality": Attestor.SUPERVISOR}
+    return evaluation.model_copy(update={"triviality": judged, "attested": attested})
+
+
 def facts_of(
     evaluation: Evaluation,
     policy: EvaluatorPolicy,
@@ -210,12 +243,23 @@ def facts_of(
         eager_launches=round(median(theirs)) if theirs else None,
         launches=round(median(c.launches for c in evaluation.census)),
         launch_us=policy.triviality.launch_us[clock],
+        roofline_before=_roofline_before(evaluation),
         reference_ops=max((c.reference_ops for c in evaluation.census), key=len),
         similarity=similarity,
         end_to_end_share=end_to_end_share,
         degenerate=any(f.rule == "degenerate" for f in evaluation.flags),
         unimproved=all(c.repeats_reference for c in evaluation.census),
     )
+
+
+def _roofline_before(evaluation: Evaluation) -> float | None:
+    """The share of the roofline that eager reaches; the lowest of the workloads."""
+    reached = [
+        t.roofline_fraction * t.candidate_us / t.baselines_us[Baseline.EAGER]
+        for t in evaluation.timings
+        if t.roofline_fraction is not None and Baseline.EAGER in t.baselines_us
+    ]
+    return min(reached) if reached else None
 
 
 def _value(speedup: Speedup | None) -> float | None:

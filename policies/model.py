@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import yaml
 from pydantic import (
@@ -233,8 +233,8 @@ class CensusPolicy(_Section):
     more the candidate takes visibly longer than the reference, and its time says so."""
     library_share: float = Field(ge=0.0, le=1.0)
     """Of the time: library compute up to this is not worth a word."""
-    library_compute: Literal["violation", "warning", "allowed"]
-    hidden_compiler: Literal["violation", "warning"]
+    handling: dict[str, Handling]
+    """Of what is seen at run time alone; other rules are handled as the source policy does."""
 
 
 class OpKind(_Section):

@@ -30,11 +30,7 @@ def evaluator() -> Iterator[LocalEvaluator]:
     timing = policy.timing.model_copy(
         update={"confirm": confirm, "short_call_pairs": 1, "self_comparison": None}
     )
-    handling = {**policy.source.handling, "no-kernel": "allowed", "decoy": "warning"}
-    source = type(policy.source).model_validate(
-        {**policy.source.model_dump(), "handling": handling}
-    )
-    policy = policy.model_copy(update={"timing": timing, "source": source})
+    policy = policy.model_copy(update={"timing": timing})
     with LocalEvaluator(
         make_problem(), BackendName.TRITON, policy=policy, compiled=CompiledBaseline.NEVER
     ) as started:

@@ -82,6 +82,10 @@ def test_an_honest_candidate_is_correct_and_timed(evaluator: LocalEvaluator) -> 
     assert all(e.budget_used < 1 for c in found.correctness for e in c.errors)
     assert found.speedup(Baseline.EAGER) is not None
     assert found.environment.sandbox != "none"
+    visible, held_out = found.census
+    assert [k.name for k in visible.kernels] == ["fused"]
+    assert not held_out.kernels
+    assert found.triviality is not None or found.speedups[0].verdict is not Verdict.FASTER
 
 
 @pytest.mark.parametrize(
