@@ -23,7 +23,9 @@ from evaluator.doctor import Check, State, Subject
 from evaluator.errors import SandboxUnavailable
 from evaluator.memory_checkers import find_compute_sanitizer
 from evaluator.sandbox import SandboxSpec
+from evaluator.sandbox.bubblewrap import BubblewrapSandbox
 from evaluator.sandbox.select import select_sandbox
+from evaluator.sandbox.zygote import ZygoteSandbox
 
 _GIB = 1 << 30
 _LITTLE_MEMORY_BYTES = 4 * _GIB
@@ -137,12 +139,23 @@ def check_sandbox() -> Check:
     return Check(
         name=Subject.SANDBOX,
         state=State.MISSING if complaint else State.OK,
-        found="none works"
-        if complaint
-        else f"{select_sandbox().description}, {milliseconds:.0f} ms for one start",
+        found="none works" if complaint else f"{_isolation()}, {milliseconds:.0f} ms for one start",
         needed_for="running any reference or candidate; without one nothing is run",
         remedy=complaint,
     )
+
+
+def _isolation() -> str:
+    """How the sandbox isolates, and whether workers can be forked in it; tries it."""
+    sandbox = select_sandbox()
+    if not isinstance(sandbox, BubblewrapSandbox):
+        return sandbox.description
+    forking = ZygoteSandbox(sandbox)
+    try:
+        forking.start(SandboxSpec(argv=[sys.executable, "-I", "-S", "-c", ""])).kill()
+        return forking.description
+    finally:
+        forking.close()
 
 
 def check_gpu(gpus: tuple[machine.Gpu, ...]) -> Check:

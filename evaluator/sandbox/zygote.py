@@ -103,7 +103,7 @@ class ZygoteSandbox:
         """Let the zygote for ``spec`` begin its imports; does not wait for them.
 
         Raises:
-            SandboxUnavailable: isolation failed.
+            SandboxUnavailable: this was closed.
         """
         self._zygote(spec)
 
@@ -129,7 +129,11 @@ class ZygoteSandbox:
             if zygote is None or not zygote.alive():
                 if zygote is not None:
                     zygote.close()
-                zygote = self._zygotes[key] = Zygote(self._alone, spec, self._preload)
+                try:
+                    zygote = self._zygotes[key] = Zygote(self._alone, spec, self._preload)
+                except SandboxUnavailable as error:
+                    self._refusals[key] = str(error)
+                    return None
             return zygote
 
     def _refuse(self, spec: SandboxSpec, why: str) -> None:
