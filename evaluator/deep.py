@@ -18,6 +18,7 @@ from evaluator.candidate import Candidate
 from evaluator.client import Client, describe
 from evaluator.errors import SandboxUnavailable
 from evaluator.evaluation import (
+    Attestor,
     DeepCheck,
     Evaluation,
     Flag,
@@ -37,6 +38,7 @@ _FOUND = f"exited with status {FOUND_STATUS}"
 _ENDED_WELL = "exited with status 0"
 _FINISH_SECONDS = 60
 _SHOWN_CHARACTERS = 300
+_OF_TIMES = ("timings", "speedups", "other_clock")
 _NOTHING_TOLD = MemoryFinding(kind="an error, of which the log does not tell more")
 
 Start = Callable[[Checker], Client]
@@ -72,15 +74,14 @@ def check_deeply(
 def with_deep_checks(evaluation: Evaluation, checks: Sequence[DeepCheck]) -> Evaluation:
     """Return the evaluation with what the deep check says of it; a finding takes its times."""
     flags = [*evaluation.flags, *(_flag(check) for check in checks if _worth_a_flag(check))]
+    attested = {**evaluation.attested, "deep": Attestor.WORKER}
     fields = {**dict(evaluation), "deep": tuple(checks), "flags": tuple(flags)}
     harmful = next((check for check in checks if check.findings), None)
     if harmful is not None:
-        attested = {
-            k: v for k, v in evaluation.attested.items() if k not in ("timings", "speedups")
-        }
         fields |= {"status": Status.INCORRECT, "message": f"{harmful.tool}: {harmful.message}"}
-        fields |= {"timings": (), "speedups": (), "confirmed": False, "attested": attested}
-    return Evaluation.model_validate(fields)
+        fields |= {name: () for name in _OF_TIMES} | {"confirmed": False, "triviality": None}
+        attested = {k: v for k, v in attested.items() if k not in (*_OF_TIMES, "triviality")}
+    return Evaluation.model_validate({**fields, "attested": attested})
 
 
 @dataclass(frozen=True)
