@@ -87,7 +87,8 @@ def evaluate(
 
 
 def exit_code(evaluation: Evaluation) -> ExitCode:
-    """0 where the candidate is correct and not slower, 1 where it fails, 3 where we do."""
+    """0 where the candidate is correct and not slower, 1 where it fails or is no kernel of its
+    own, 3 where we do."""
     from evaluator.evaluation import Status, Verdict
 
     if evaluation.status in (Status.MACHINE_UNFIT, Status.HARNESS_ERROR):
@@ -95,8 +96,8 @@ def exit_code(evaluation: Evaluation) -> ExitCode:
     if evaluation.status.is_candidates_fault:
         return ExitCode.NO
     speedup = evaluation.speedup()
-    slower = speedup is not None and speedup.verdict is Verdict.SLOWER
-    return ExitCode.NO if slower else ExitCode.DONE
+    no = speedup is not None and speedup.verdict in (Verdict.SLOWER, Verdict.UNIMPROVED)
+    return ExitCode.NO if no else ExitCode.DONE
 
 
 def backend_of(source: str) -> BackendName:
@@ -149,6 +150,8 @@ def _progress(what: str) -> None:
 def _print_for_people(evaluation: Evaluation) -> None:
     from rich.console import Console
 
+    from evaluator.census import describe
+
     console = Console()
     colour = "red" if exit_code(evaluation) is not ExitCode.DONE else "green"
     console.print(evaluation.status.value, style=f"bold {colour}", end="  ")
@@ -162,6 +165,11 @@ def _print_for_people(evaluation: Evaluation) -> None:
     if (itself := evaluation.aa_check) is not None:
         interval = f"[{itself.low:.4f}, {itself.high:.4f}]"
         console.print(f"reference against itself: {itself.ratio:.4f}x {interval}", markup=False)
+    if (ran := describe(evaluation.census)) is not None:
+        console.print(ran, markup=False, highlight=False, soft_wrap=True)
+    if evaluation.triviality is not None and evaluation.triviality.trivial:
+        reasons = "; ".join(evaluation.triviality.reasons)
+        console.print(f"trivial: {reasons}", markup=False, highlight=False, soft_wrap=True)
     for kernel in evaluation.resources:
         console.print(
             f"{kernel.kernel} on {kernel.target}: {kernel.registers} registers, "

@@ -311,8 +311,7 @@ class WorkloadCensus(Record):
     reference_ops: dict[str, NonNegativeInt] = Field(default_factory=dict)
     """ATen ops of the reference and how often it calls them, views and allocations left out."""
     repeats_reference: bool = False
-    """Whether the library does all of the reference's work in the candidate too, and the
-    candidate's own kernels next to nothing."""
+    """Whether the library does all of the reference's work in the candidate too."""
 
 
 class Triviality(Record):

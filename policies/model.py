@@ -227,10 +227,7 @@ class CensusPolicy(_Section):
     """Off where a function is compared with itself on purpose; nothing is ``unimproved`` then."""
     same_work_share: float = Field(gt=0.0, le=1.0)
     """With so much of the reference's work done by the same library kernels, a candidate is
-    ``unimproved``."""
-    decoy_share: float = Field(gt=0.0, le=1.0)
-    """Of the time: beside the reference's whole work, own kernels below this are decoys; with
-    more the candidate takes visibly longer than the reference, and its time says so."""
+    ``unimproved``, and kernels of its own beside them are decoys."""
     library_share: float = Field(ge=0.0, le=1.0)
     """Of the time: library compute up to this is not worth a word."""
     handling: dict[str, Handling]

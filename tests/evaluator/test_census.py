@@ -119,9 +119,18 @@ def test_a_fallback_to_the_library_is_named() -> None:
 
 def test_a_library_kernel_does_not_become_ones_own_by_its_name() -> None:
     """E16: the candidate launches a kernel that is named like cuBLAS's, once, on nothing."""
-    raw = profiled(entries((GEMM, 2, 9000.0)), entries((GEMM, 1, 0)))
-    census, _ = judged(raw, REFERENCE, GEMM)
-    assert census.own_share == 0.0
+    triton = profiled(entries((GEMM, 2, 9000.0)), entries((GEMM, 1, 0)))
+    cuda = profiled(entries((GEMM, 2, 9000.0)), native=entries(("go", 1, 0)))
+    for raw in (triton, cuda):
+        census, _ = judged(raw, REFERENCE, GEMM)
+        assert census.own_share == 0.0
+
+
+def test_a_cuda_kernel_is_known_by_its_definition() -> None:
+    kernels = entries(("void fused<float>(float*)", 1, 9000.0), (ADD, 1, 1000.0))
+    raw = profiled(kernels, native=entries(("go", 1, 0)))
+    names = ("fused", "vectorized_elementwise_kernel")
+    assert judged(raw, REFERENCE, *names)[0].own_share == pytest.approx(0.9)
 
 
 def test_fewer_library_kernels_than_the_reference_are_no_repetition() -> None:
