@@ -33,12 +33,17 @@ def as_rows(values: Array) -> Array:
 
 def over_blocks(function: Callable[[Block], T], shape: tuple[int, ...]) -> Iterable[T]:
     """What ``function`` returns for each block of an array of ``shape`` (rows, extent)."""
+
+    def quietly(block: Block) -> T:  # a thread does not inherit this from its caller
+        with np.errstate(all="ignore"):
+            return function(block)
+
     blocks = list(_blocks(*shape))
     if len(blocks) < 4:
-        return [function(block) for block in blocks]
+        return [quietly(block) for block in blocks]
     workers = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(function, blocks, chunksize=4))
+        return list(pool.map(quietly, blocks))
 
 
 def wide(block: Array) -> Array:

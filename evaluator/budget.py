@@ -100,9 +100,7 @@ def _scales_and_errors(rows: Array, native: Array | None) -> tuple[Array, Array]
         return block[0], magnitude.max(axis=1), error.max(axis=-1)
 
     scale, worst = np.zeros(len(rows)), np.zeros(len(rows))
-    with np.errstate(invalid="ignore", over="ignore"):
-        found = over_blocks(largest, rows.shape)
-    for at, magnitude, error in found:
+    for at, magnitude, error in over_blocks(largest, rows.shape):
         scale[at] = np.maximum(scale[at], magnitude)
         worst[at] = np.maximum(worst[at], error)
     return scale, worst

@@ -186,8 +186,7 @@ def compare_values(
 
 def _errors(true: Array, native: Array | None, got: Array) -> Array:
     """Absolute errors; infinite where NaN or an infinity stands in the wrong place."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        error: Array = np.abs(got - true)
+    error: Array = np.abs(got - true)
     if np.isfinite(error.max()):
         return error
     error = np.where(_agrees_exactly(got, true), 0.0, error)
@@ -397,8 +396,7 @@ def _agrees_exactly(one: Array, other: Array) -> Array:
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
     """Element by element; 0 over 0 is 0, anything else over 0 is infinite."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        quotient = np.divide(numerator, denominator)
+    quotient = np.divide(numerator, denominator)
     if np.isnan(quotient.max()):
         undefined = np.isnan(quotient)
         quotient[undefined] = np.where(numerator[undefined] == 0, 0.0, np.inf)

@@ -113,7 +113,8 @@ def _sampled(*arrays: Array) -> tuple[Array, ...]:
     if flat[0].size > _SAMPLE:
         chosen = np.random.default_rng().integers(0, flat[0].size, _SAMPLE)
         flat = [a[chosen] for a in flat]
-    return tuple(a.astype(np.float64) for a in flat)
+    with np.errstate(invalid="ignore"):
+        return tuple(a.astype(np.float64) for a in flat)
 
 
 def _exponent(error: float) -> str:
