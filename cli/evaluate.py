@@ -150,8 +150,6 @@ def _progress(what: str) -> None:
 def _print_for_people(evaluation: Evaluation) -> None:
     from rich.console import Console
 
-    from evaluator.census import describe
-
     console = Console()
     colour = "red" if exit_code(evaluation) is not ExitCode.DONE else "green"
     console.print(evaluation.status.value, style=f"bold {colour}", end="  ")
@@ -165,11 +163,8 @@ def _print_for_people(evaluation: Evaluation) -> None:
     if (itself := evaluation.aa_check) is not None:
         interval = f"[{itself.low:.4f}, {itself.high:.4f}]"
         console.print(f"reference against itself: {itself.ratio:.4f}x {interval}", markup=False)
-    if (ran := describe(evaluation.census)) is not None:
-        console.print(ran, markup=False, highlight=False, soft_wrap=True)
-    if evaluation.triviality is not None and evaluation.triviality.trivial:
-        reasons = "; ".join(evaluation.triviality.reasons)
-        console.print(f"trivial: {reasons}", markup=False, highlight=False, soft_wrap=True)
+    for line in _what_ran(evaluation):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     for kernel in evaluation.resources:
         console.print(
             f"{kernel.kernel} on {kernel.target}: {kernel.registers} registers, "
@@ -183,6 +178,16 @@ def _print_for_people(evaluation: Evaluation) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if evaluation.status.is_candidates_fault and evaluation.log_tail:
         console.print(evaluation.log_tail.rstrip(), markup=False, highlight=False, style="dim")
+
+
+def _what_ran(evaluation: Evaluation) -> Iterator[str]:
+    """Whose kernels ran, and why the win is not worth a maintainer's time if it is not."""
+    from evaluator.census import describe
+
+    if (ran := describe(evaluation.census)) is not None:
+        yield ran
+    if evaluation.triviality is not None and evaluation.triviality.trivial:
+        yield f"trivial: {'; '.join(evaluation.triviality.reasons)}"
 
 
 def _correctness_table(evaluation: Evaluation) -> Table:

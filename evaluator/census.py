@@ -9,7 +9,6 @@ workload is never called faster: the gate is ``policies.gates.census_verdict``.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from evaluator.evaluation import (
     WorkloadCensus,
     WorkloadTiming,
 )
+from evaluator.kernel_names import VENDOR_KERNEL, base_name
 from evaluator.records import Record
 from policies.gates import census_verdict
 from policies.model import CensusPolicy
@@ -52,13 +52,6 @@ _MOVE_WORDS = (
 _MOVE_OPS = frozenset(_MOVE_WORDS.split())
 """ATen ops that move or fill memory and compute nothing."""
 _MOVE_KERNEL = re.compile(r"^Mem(cpy|set)\b|FillFunctor|direct_copy_kernel|CatArrayBatchedCopy")
-_VENDOR_KERNEL = re.compile(
-    r"^(?:void\s+)?(?:(?:at|c10|cub|thrust|cutlass|cudnn|cublasLt|pytorch_flash)::"
-    r"|nvjet_|cublas|cudnn_|cutlass_|sm\d+_xmma|(?:ampere|volta|turing|maxwell)_\w*gemm)"
-)
-"""Names that only the vendors' kernels have; nothing tells who launched them without a hook."""
-_GLOBAL = re.compile(r"__global__([^;{}]*?)\b(\w+)\s*\(")
-_LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s*\([^()]*\)|__cluster_dims__\s*\([^()]*\)")
 
 
 class RawEntry(Record):
@@ -107,50 +100,6 @@ class Work:
     computes: bool = True
 
 
-def defined_kernels(source: str) -> frozenset[str]:
-    """Names that may appear as kernels of the candidate's own, read from its source.
-
-    ``@triton.jit`` functions, ``__global__`` functions and the keys of ``SIGNATURES``.
-
-    Raises:
-        SyntaxError: the source is not Python.
-    """
-    names: set[str] = set()
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef) and any(map(_is_jit, node.decorator_list)):
-            names.add(node.name)
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            names |= _names_in_constant(node.targets[0].id, node.value)
-    return frozenset(names)
-
-
-def _is_jit(decorator: ast.expr) -> bool:
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return ast.unparse(called).rpartition(".")[2] == "jit"
-
-
-def _names_in_constant(target: str, value: ast.expr) -> set[str]:
-    if target == "SIGNATURES" and isinstance(value, ast.Dict):
-        return {str(k.value) for k in value.keys if isinstance(k, ast.Constant)}
-    if target == "SOURCE" and isinstance(value, ast.Constant) and isinstance(value.value, str):
-        return {name for _, name in _GLOBAL.findall(_LAUNCH_BOUNDS.sub("", value.value))}
-    return set()
-
-
-def base_name(kernel: str) -> str:
-    """``void ns::fused<float>(float const*, int)`` as ``fused``."""
-    name = re.sub(r"^(?:void|static)\s+", "", kernel.strip())
-    depth, kept = 0, list[str]()
-    for character in name:
-        depth += character == "<"
-        if depth == 0:
-            if character == "(" and kept:
-                break
-            kept.append(character)
-        depth -= character == ">"
-    return "".join(kept).strip().rpartition("::")[2]
-
-
 def work_of(raw: RawCensus, defined: frozenset[str]) -> list[Work]:
     """Everything that the call ran, free ops left out.
 
@@ -169,7 +118,7 @@ def _device_work(kernel: RawEntry, raw: RawCensus, defined: frozenset[str]) -> W
     name = base_name(kernel.name)
     launched = sum(entry.count for entry in raw.launches if entry.name == name)
     unwatched = bool(raw.native) or not raw.hooked
-    seen = launched >= kernel.count or (unwatched and not _VENDOR_KERNEL.match(kernel.name))
+    seen = launched >= kernel.count or (unwatched and not VENDOR_KERNEL.match(kernel.name))
     owner = Owner.OWN if name in defined and seen else Owner.LIBRARY
     if owner is Owner.LIBRARY and launched and name not in defined:
         owner = Owner.COMPILER

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaluator.census import RawCensus, compare, defined_kernels, flags_of
+from evaluator.census import RawCensus, compare, flags_of
 from evaluator.client import Client
 from evaluator.evaluation import CensusMethod, Flag, KernelUse, Owner, Severity, WorkloadCensus
+from evaluator.kernel_names import defined_kernels
 from evaluator.reference import Reference
 from evaluator.session import RequestFailed
 from evaluator.source_policy.rules import Findings

@@ -11,9 +11,7 @@ from evaluator.candidate import BackendName, Candidate
 from evaluator.census import (
     RawCensus,
     RawEntry,
-    base_name,
     compare,
-    defined_kernels,
     describe,
     flags_of,
     is_unimproved,
@@ -28,6 +26,7 @@ from evaluator.evaluation import (
     WorkloadCensus,
 )
 from evaluator.judging import load_candidate
+from evaluator.kernel_names import base_name, defined_kernels
 from evaluator.reference import Reference
 from evaluator.sandbox.select import select_sandbox
 from evaluator.session import RequestFailed
