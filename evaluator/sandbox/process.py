@@ -16,11 +16,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
 from typing import IO, Protocol
 
 from evaluator.sandbox import Limits
-from evaluator.sandbox.memory import tree, tree_memory_bytes
+from evaluator.sandbox.memory import tree_memory_bytes
+from evaluator.sandbox.stopping import resume, stop_tree
 from evaluator.sandbox.waiting import WaitingTime
 
 _WATCH_SECONDS = 0.25
@@ -149,16 +149,18 @@ class NamespaceProcess(Namespace):
 
     def pause(self) -> None:
         """Stop everything inside where it stands, until ``resume``."""
+        all_stand = True
         with self._lock:
             if not self._closed and self.alive():
-                self._paused = tree(self._init_pid)
-                _signal_each(self._paused, signal.SIGSTOP)
+                self._paused, all_stand = stop_tree(self._init_pid)
+        if not all_stand:
+            self._end("it forks without end and could not be paused")
 
     def resume(self) -> None:
         """Let everything inside run on; harmless where nothing was paused."""
         with self._lock:
             if not self._closed and self.alive():
-                _signal_each(self._paused, signal.SIGCONT)
+                resume(self._paused)
             self._paused = []
 
     def waited_ns(self) -> int | None:
@@ -187,12 +189,6 @@ class NamespaceProcess(Namespace):
                     f"{self._limits.memory_bytes >> 20} MiB are allowed"
                 )
             pause = max(_WATCH_SECONDS, _WATCH_SHARE * (time.monotonic() - start))
-
-
-def _signal_each(pids: Sequence[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 def describe_status(status: int) -> str:

@@ -58,6 +58,37 @@ def test_a_paused_sandbox_stands_still_with_all_its_children_and_runs_on(sandbox
         assert process.replies.read()
 
 
+def test_a_process_that_forks_all_the_time_cannot_run_on_through_a_pause(
+    sandbox: Sandbox,
+) -> None:
+    """One that is never on a list of processes would slow the baseline's blocks down."""
+    fleeing = (
+        "import ctypes, signal, time\n"
+        "set_child_subreaper = 36\n"
+        "ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "if os.fork():\n"
+        "    time.sleep(60)\n"
+        "while True:\n"
+        "    os.write(4, b'.')\n"
+        "    if os.fork():\n"
+        "        os._exit(0)\n"
+    )
+    with started(sandbox, fleeing) as process:
+        process.replies.read(1)
+        for _ in range(5):
+            process.pause()
+            os.set_blocking(process.replies.fileno(), False)
+            time.sleep(0.05)  # what is under way between us and a container arrives
+            while process.replies.read():
+                pass
+            time.sleep(0.1)
+            assert not process.replies.read()
+            os.set_blocking(process.replies.fileno(), True)
+            process.resume()
+            assert process.replies.read(1)
+
+
 def test_a_paused_sandbox_can_be_killed(sandbox: Sandbox) -> None:
     with started(sandbox, "answer(1)\nwhile True: pass\n") as process:
         process.replies.read(1)
