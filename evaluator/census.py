@@ -348,7 +348,7 @@ def describe(censuses: Sequence[WorkloadCensus]) -> str | None:
     if not censuses:
         return None
     method = censuses[0].method
-    what = "ops and calls" if method is CensusMethod.HOST else "launches"
+    what = ("op", "ops") if method is CensusMethod.HOST else ("launch", "launches")
     parts = []
     shares = [c.own_share for c in censuses if c.own_share is not None]
     if shares:
@@ -361,9 +361,8 @@ def describe(censuses: Sequence[WorkloadCensus]) -> str | None:
     return f"{line}; eager: {_counted(theirs, what)}" if theirs else line
 
 
-def _counted(values: Sequence[int], what: str) -> str:
-    one = max(values) == 1
-    return f"{_range(values)} {'launch' if one and what == 'launches' else what}"
+def _counted(values: Sequence[int], what: tuple[str, str]) -> str:
+    return f"{_range(values)} {what[max(values) != 1]}"
 
 
 def _range(values: Sequence[int]) -> str:

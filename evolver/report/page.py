@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from evaluator.census import describe
 from evaluator.evaluation import Baseline, Clock, Evaluation, Flag, Speedup, Status, Verdict
 from evaluator.evaluation import Environment as Machine
 from evaluator.workload import TensorSpec, Workload
@@ -130,7 +131,18 @@ def _measurement(evaluation: Evaluation) -> str:
     return (
         f"{clocks}; baseline and candidate in interleaved blocks "
         f"({blocks} per workload at least), in {how}; the interval is a bootstrap over blocks."
+        f"{_what_ran(evaluation)}"
     )
+
+
+def _what_ran(evaluation: Evaluation) -> str:
+    """Whose kernels ran, and why the win is trivial if it is."""
+    ran = describe(evaluation.census)
+    found = f" What ran: {ran}." if ran is not None else ""
+    judged = evaluation.triviality
+    if judged is not None and judged.trivial:
+        found += f" Not worth a change of its own, for {'; '.join(judged.reasons)}."
+    return found
 
 
 def _machine(content: Content) -> Machine | None:
