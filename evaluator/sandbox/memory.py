@@ -3,6 +3,10 @@
 Anonymous and shared pages are counted, file pages (the code of torch, say) are not: the
 kernel drops those at will. A quick look counts pages that a fork shares once per process;
 an exact one counts them once, and costs a walk over the page tables.
+
+What processes share by MAP_SHARED belongs to none of them: it is there although no page table
+leads to it, where a child filled it and ended. So the shared objects are counted, not their
+pages: by their blocks, which root may ask for, else by how far the mappings reach.
 """
 
 from __future__ import annotations
@@ -11,8 +15,11 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
-_QUICK = ("status", (b"RssAnon:", b"RssShmem:"))
-_EXACT = ("smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:"))
+_QUICK = ("status", b"RssAnon:")
+_EXACT = ("smaps_rollup", b"Pss_Anon:")
+_SHARED_OBJECT = b"/dev/zero (deleted)"
+"""How the kernel names shared memory that has no file; what has one lies in a tmpfs of a size."""
+_BLOCK_BYTES = 512
 
 
 def tree_memory_bytes(root_pid: int, *, exact: bool = False) -> int:
@@ -20,9 +27,13 @@ def tree_memory_bytes(root_pid: int, *, exact: bool = False) -> int:
 
     Args:
         root_pid: of the first process.
-        exact: count pages that several of the processes share once; else once for each.
+        exact: count private pages that several of the processes share once; else once for each.
     """
-    return sum(_memory_bytes(pid, exact=exact) for pid in tree(root_pid))
+    pids = tree(root_pid)
+    shared: dict[bytes, int] = {}
+    for pid in pids:
+        _count_shared(pid, shared)
+    return sum(_private_bytes(pid, exact=exact) for pid in pids) + sum(shared.values())
 
 
 def tree(root_pid: int) -> list[int]:
@@ -46,13 +57,26 @@ def _children_by_parent() -> defaultdict[int, list[int]]:
     return children
 
 
-def _memory_bytes(pid: int, *, exact: bool) -> int:
-    """The memory of one process; a quick look where the exact one is not permitted."""
+def _private_bytes(pid: int, *, exact: bool) -> int:
+    """The private memory of one process; a quick look where the exact one is not permitted."""
     file, counted = _EXACT if exact else _QUICK
     lines = _read(f"/proc/{pid}/{file}").splitlines()
     if exact and not lines:
-        return _memory_bytes(pid, exact=False)
+        return _private_bytes(pid, exact=False)
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(counted))
+
+
+def _count_shared(pid: int, held: dict[bytes, int]) -> None:
+    """Add the shared objects that a process maps, by their inode, to those of the others."""
+    for line in _read(f"/proc/{pid}/maps").splitlines():
+        if line.endswith(_SHARED_OBJECT):
+            span, _, offset, _, inode = line.split()[:5]
+            start, end = (int(address, 16) for address in span.split(b"-"))
+            try:
+                blocks = os.stat(f"/proc/{pid}/map_files/{start:x}-{end:x}").st_blocks
+                held[inode] = blocks * _BLOCK_BYTES
+            except OSError:
+                held[inode] = max(held.get(inode, 0), int(offset, 16) + end - start)
 
 
 def _read(path: str) -> bytes:

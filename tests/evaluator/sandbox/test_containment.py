@@ -103,6 +103,16 @@ def test_a_memory_bomb_in_one_process_gets_no_memory(sandbox: Sandbox) -> None:
             "hold = mmap.mmap(-1, 1 << 30)\nfor at in range(0, 1 << 30, 4096):\n    hold[at] = 1\n",
             id="in shared pages",
         ),
+        pytest.param(
+            "hold = mmap.mmap(-1, 1 << 30)\n"
+            "for start in range(0, 1 << 30, 50 << 20):\n"
+            "    if os.fork() == 0:\n"
+            "        for at in range(start, min(start + (50 << 20), 1 << 30), 4096):\n"
+            "            hold[at] = 1\n"
+            "        os._exit(0)\n"
+            "    os.wait()\n",
+            id="in shared pages that those who filled them left behind",
+        ),
     ],
 )
 def test_a_memory_bomb_that_dodges_the_limit_per_process_is_killed(
