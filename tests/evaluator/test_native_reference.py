@@ -27,7 +27,7 @@ def test_a_candidate_is_judged_by_a_reference_in_cpp() -> None:
         right = evaluator.screen(make_candidate())
         wrong = samples.RMS_NORM_CPP.replace("total / cols", "total / (cols + 1)")
         found = evaluator.screen(make_candidate(wrong))
-    assert right.status in (Status.OK, Status.MACHINE_UNFIT), (right.message, right.log_tail)
+    assert right.correctness, (right.message, right.log_tail)
     assert all(c.passed for c in right.correctness)
     assert "expected-not-float64" in {flag.rule for flag in right.flags}
     assert found.status is Status.INCORRECT, found.message

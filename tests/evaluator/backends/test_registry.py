@@ -91,7 +91,6 @@ def test_a_candidate_of_another_packages_backend_is_judged_like_any(npu: Backend
         make_problem(), npu, policy=quick_policy(), compiled=CompiledBaseline.NEVER
     ) as evaluator:
         found = evaluator.screen(make_candidate(source, backend=npu))
-    assert found.status in (Status.OK, Status.MACHINE_UNFIT), (found.message, found.log_tail)
     assert found.backend is npu
+    assert found.correctness, (found.message, found.log_tail)
     assert all(c.passed for c in found.correctness)
-    assert found.correctness
