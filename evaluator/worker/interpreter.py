@@ -1,9 +1,10 @@
 """Triton's interpreter, mended where it is wrong, and a record of what was launched.
 
-The interpreter runs kernels on CPU tensors with numpy. As shipped, ``tl.dot`` of bfloat16
-multiplies bit patterns and libdevice functions return None (triton#11584); both are
-replaced here. It shows no races and says nothing of time. It can corrupt the process on an
-access out of bounds, so it runs in the sandbox alone. Triton is imported on first use.
+The interpreter runs kernels on CPU tensors with numpy. As shipped, arithmetic and ``tl.dot`` of
+bfloat16 work on bit patterns and casts to it truncate, floats are no tensors within a kernel,
+and libdevice functions return None (triton#11584); all are mended here. It shows no races and
+says nothing of time. It can corrupt the process on an access out of bounds, so it runs in the
+sandbox alone. Triton is imported on first use.
 """
 
 from __future__ import annotations
@@ -57,9 +58,14 @@ def recorded_launches() -> list[dict[str, Any]]:
 
 def install() -> None:
     """Mend the interpreter and start recording; call it before a candidate is imported."""
+    from triton.runtime import interpreter
     from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 
     InterpreterBuilder.create_dot = _dot
+    InterpreterBuilder.binary_op = _bf16_arithmetic(InterpreterBuilder.binary_op)
+    InterpreterBuilder.unary_op = _bf16_arithmetic(InterpreterBuilder.unary_op)
+    InterpreterBuilder.cast_impl = _bf16_cast(InterpreterBuilder.cast_impl)
+    interpreter._implicit_cvt = _with_float_tensors(interpreter._implicit_cvt)
     InterpreterBuilder.get_bf16 = _bf16_constant
     _install_libdevice()
     original = InterpretedFunction.run
@@ -155,10 +161,66 @@ def _bf16_constant(self: Any, value: float) -> Any:  # noqa: ARG001 (replaces a 
     import triton.language as tl
     from triton.runtime.interpreter import TensorHandle
 
+    return TensorHandle(_bf16_bits(_numpy().array([value])), tl.bfloat16)
+
+
+def _bf16_bits(values: Any) -> Any:
+    """Values as the bit patterns of the nearest bfloat16, ties to even; NaN stays NaN."""
     np = _numpy()
-    bits = np.array([value], np.float32).view(np.uint32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return TensorHandle(rounded.astype(np.uint16), tl.bfloat16)
+    wide = np.asarray(values, np.float32)
+    bits = np.atleast_1d(wide).view(np.uint32)
+    rounded = np.where(np.isnan(wide), 0x7FC0, (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+    return rounded.astype(np.uint16).reshape(wide.shape or (1,))
+
+
+def _bf16_arithmetic(original: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation of the interpreter's, with bfloat16 computed in float32 and rounded."""
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    np = _numpy()
+    on_bits = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
+
+    def apply(self: Any, *handles_and_op: Any) -> Any:
+        *handles, op = handles_and_op
+        if op in on_bits or any(h.dtype.scalar != tl.bfloat16 for h in handles):
+            return original(self, *handles_and_op)
+        result = op(*(_widened(h) for h in handles))
+        told = result.astype(np.uint16) if result.dtype == np.bool_ else _bf16_bits(result)
+        return TensorHandle(told, tl.bfloat16)
+
+    return apply
+
+
+def _bf16_cast(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The interpreter's cast, to and from bfloat16 by value, rounded to nearest."""
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def cast(self: Any, source: Any, kind: Any) -> Any:
+        if tl.bfloat16 not in (source.dtype.scalar, kind.scalar):
+            return original(self, source, kind)
+        values = _widened(source)
+        if kind.scalar == tl.bfloat16:
+            return TensorHandle(_bf16_bits(values), tl.bfloat16)
+        plain = original(self, TensorHandle(values, tl.float32), kind)
+        return plain if kind.scalar != tl.float32 else TensorHandle(values, tl.float32)
+
+    return cast
+
+
+def _with_float_tensors(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """How arguments of a launch become values in the kernel, floats as on a device."""
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def convert(argument: Any) -> Any:
+        if not isinstance(argument, float):
+            return original(argument)
+        data = _numpy().array([argument], _numpy().float32)
+        return tl.core.tensor(TensorHandle(data, tl.float32), tl.float32)
+
+    return convert
 
 
 def _install_libdevice() -> None:
