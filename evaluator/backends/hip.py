@@ -31,7 +31,7 @@ class HipBackend:
     device: str = "cpu"
     gpu: bool = False
     interpreted: bool = True
-    lacks: str = "ksmith times no AMD GPU; its kernels were compiled for gfx942"
+    lacks: str = "ksmith times no AMD GPU yet, it compiles for gfx942"
     build: None = None
     reference_build: None = None
     target: KernelTarget = MI300
