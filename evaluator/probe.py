@@ -15,7 +15,7 @@ from evaluator.budget import error_budget
 from evaluator.correctness import compare_values
 from evaluator.evaluation import Flag, Severity
 from evaluator.expected import Expected
-from evaluator.problem import Contract, OutputKind, Problem
+from evaluator.problem import Contract, OutputKind, Tolerance
 from evaluator.records import Record
 from evaluator.tensors import Array, CallResult
 from evaluator.workload import (
@@ -41,20 +41,21 @@ class Intake(Record):
 
 
 def trivial_outputs(
-    problem: Problem, workload: Workload, expected: Sequence[Expected]
+    contract: Contract, tolerance: Tolerance, workload: Workload, expected: Sequence[Expected]
 ) -> dict[str, tuple[str, ...]]:
     """Outputs that something trivial would satisfy, and what (a dozen of KernelBench's).
 
     Args:
-        problem: for the contract and the tolerance.
+        contract: which outputs hold rounded numbers.
+        tolerance: what passes.
         workload: whose inputs may be copied.
         expected: of at least two seeds.
     """
     found = {}
-    for position, output in enumerate(problem.contract.outputs):
+    for position, output in enumerate(contract.outputs):
         if output.kind is not OutputKind.VALUES or output.alias_of is not None:
             continue
-        tricks = _accepted_tricks(problem, workload, expected, position)
+        tricks = _accepted_tricks(tolerance, workload, expected, position)
         if tricks:
             found[f"output {position}"] = tuple(tricks)
     return found
@@ -132,7 +133,7 @@ def _differs(before: CallResult, after: CallResult, contract: Contract) -> bool:
 
 
 def _accepted_tricks(
-    problem: Problem, workload: Workload, expected: Sequence[Expected], position: int
+    tolerance: Tolerance, workload: Workload, expected: Sequence[Expected], position: int
 ) -> list[str]:
     first, other = expected[0], expected[1]
     native = first.native.outputs[position].array()
@@ -144,7 +145,7 @@ def _accepted_tricks(
         truth,
         native if lifted is not None else None,
         dtype=first.native.outputs[position].facts.dtype,
-        tolerance=problem.tolerance,
+        tolerance=tolerance,
         reduction_length=first.reduction_length,
     )
     finite = truth[np.isfinite(truth)]

@@ -134,6 +134,20 @@ def test_only_what_the_reference_answers_is_asked(bench: Bench) -> None:
     assert all(w.tensors["scores"].shape[1] > 0 for w in bench.derived)  # no maximum of nothing
 
 
+def test_intake_tells_what_would_pass_and_what_is_not_read(bench: Bench) -> None:
+    problem = bench.problem.problem
+    told = bench.reference.intake(problem.workloads, [1, 2])
+    assert (told.flags, told.trivial, told.unused) == ((), {}, ())
+    source = REFERENCE.replace("torch.softmax(scores + mask, dim=-1)", "scores * 1.0")
+    dull = make_problem(**{**dict(problem), "source": source, "reference_sha256": "0"})
+    client = bench.workers.reference()
+    with client.session:
+        told = Reference(dull, client, bench.policy).intake(problem.workloads, [1, 2])
+    assert told.trivial == {"output 0": ("a copy of scores",)}
+    assert told.unused == ("mask",)
+    assert {f.rule for f in told.flags} == {"degenerate", "unused-input"}
+
+
 @pytest.mark.parametrize(
     ("body", "ending"),
     [
