@@ -116,9 +116,9 @@ def simulated_confirmations(ratio: float, *, count: int, pairs: int = 3) -> list
 
 @pytest.mark.parametrize("pairs", [1, 3])
 def test_the_lower_bound_exceeds_the_truth_in_no_more_than_one_of_a_hundred(pairs: int) -> None:
-    found = simulated_confirmations(1.1, count=400, pairs=pairs)
+    found = simulated_confirmations(1.1, count=600, pairs=pairs)
     assert sum(s.lower_99 > 1.1 for s in found) <= 0.015 * len(found)
-    assert sum(s.low <= 1.1 <= s.high for s in found) >= 0.95 * len(found)
+    assert sum(s.low <= 1.1 <= s.high for s in found) >= 0.94 * len(found)
 
 
 def test_a_kernel_against_itself_is_hardly_ever_faster() -> None:
