@@ -22,7 +22,7 @@ from evaluator.problem import (
 from evaluator.workload import ArgumentValue, DType, TensorSpec, Workload
 
 _KERNELS = Path(__file__).with_name("kernels")
-_SPUN_ELEMENTS = 1 << 20
+_SPUN_ELEMENTS = 1 << 19
 _FEW_ELEMENTS = 1 << 14
 HIDDEN = 4096
 
@@ -30,13 +30,13 @@ HIDDEN = 4096
 def self_problems() -> tuple[LoadedProblem, ...]:
     """Nine kernels in three problems, from about 2 us to about 5 ms on an H200."""
     weight = TensorSpec(shape=(HIDDEN,), dtype=DType.BFLOAT16)
-    rows = {"1": 1, "512": 512, "4096": 4096}
+    rows = {"1": 1, "128": 128, "1024": 1024}
     norms = [
         _workload(n, x=TensorSpec(shape=(r, HIDDEN), dtype=DType.BFLOAT16), weight=weight)
         for n, r in rows.items()
     ]
-    softmaxes = [_workload(str(r), x=TensorSpec(shape=(r, 2048))) for r in (64, 1024, 8192)]
-    spins = [spin_workload(str(n), _SPUN_ELEMENTS, n, 0) for n in (1_600, 16_000, 160_000)]
+    softmaxes = [_workload(str(r), x=TensorSpec(shape=(r, 2048))) for r in (64, 512, 2048)]
+    spins = [spin_workload(str(n), _SPUN_ELEMENTS, n, 0) for n in (3_200, 32_000, 320_000)]
     return (
         _problem("rms_norm", ("x", "weight"), norms),
         _problem("softmax", ("x",), softmaxes),
@@ -47,7 +47,7 @@ def self_problems() -> tuple[LoadedProblem, ...]:
 PLANTED_ITERATIONS: Mapping[str, tuple[int, int]] = {
     "2_to_5_us": (_FEW_ELEMENTS, 600),
     "5_to_50_us": (_FEW_ELEMENTS, 8_000),
-    "over_50_us": (_SPUN_ELEMENTS, 4_000),
+    "over_50_us": (_SPUN_ELEMENTS, 8_000),
 }
 """Per class of duration: elements and iterations, chosen on an H200."""
 
