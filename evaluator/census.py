@@ -3,8 +3,8 @@
 Pure: from a worker's raw facts and the names that the candidate's source defines to one
 ``WorkloadCensus`` per workload, and to flags for what a reader should know: kernels that are
 decoys, kernels that never ran, library compute, a hidden compiler or graph, side streams
-(evaluators.md E65 to E71). A candidate that repeats the reference's library work on every
-workload is never called faster: the gate is ``policies.gates.census_verdict``.
+(evaluators.md E65 to E71). A candidate whose work is the reference's, or the library's in the
+reference's place, is never called faster: the gate is ``policies.gates.census_verdict``.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ _MOVE_WORDS = (
 )
 _MOVE_OPS = frozenset(_MOVE_WORDS.split())
 """ATen ops that move or fill memory and compute nothing."""
+_PRODUCT = re.compile(
+    r"gemm|gemv|nvjet|xmma|cutlass|splitK|^aten::(addmm|mm|bmm|baddbmm|addmv|mv|dot|convolution)$"
+)
 _MOVE_KERNEL = re.compile(r"^Mem(cpy|set)\b|FillFunctor|direct_copy_kernel|CatArrayBatchedCopy")
 
 
@@ -160,6 +163,29 @@ def repeats(reference: Sequence[Work], candidate: Sequence[Work], share: float) 
     return total > 0 and again >= share * total
 
 
+def does_the_change(
+    reference: Sequence[Work], candidate: Sequence[Work], least_part: float
+) -> bool:
+    """Whether kernels of the candidate's own do what it does otherwise than the reference.
+
+    Library kernels that the reference runs as well are kept work; products count as the same
+    whichever kernel cuBLAS picks. Against what is new of the library's, the candidate's own
+    kernels must do ``least_part`` of the time; where nothing was timed, they must have run.
+    """
+    own = [w for w in candidate if w.owner is Owner.OWN]
+    known = {_family(w.name) for w in reference}
+    new = [w for w in candidate if w.owner is not Owner.OWN and w.computes]
+    new = [w for w in new if _family(w.name) not in known]
+    if not own or any(w.ns is None for w in (*own, *new)):
+        return bool(own)
+    mine = sum(map(_cost, own))
+    return mine >= least_part * (mine + sum(map(_cost, new)))
+
+
+def _family(name: str) -> str:
+    return "product" if _PRODUCT.search(name) else name
+
+
 def _cost(work: Work) -> float:
     return work.count if work.ns is None else work.ns
 
@@ -180,6 +206,7 @@ def compare(
     defined: frozenset[str],
     policy: CensusPolicy,
     *,
+    library_counts: bool = False,
     held_out: bool = False,
 ) -> WorkloadCensus:
     """Return the census of one workload.
@@ -189,23 +216,31 @@ def compare(
         raw: the candidate's facts.
         reference: the reference's, taken the same way; None where they could not be had.
         defined: from ``defined_kernels``.
-        policy: what counts as the same work.
+        policy: what counts as the same work, and how much must be the candidate's own.
+        library_counts: whether a better choice of library calls is an improvement too.
         held_out: keeps the kernels' names back.
     """
     works = work_of(raw, defined)
     theirs = work_of(reference, frozenset()) if reference is not None else []
-    comparable = reference is not None and reference.profiled == raw.profiled
+    reference_known = reference is not None and reference.profiled == raw.profiled
+    comparable = reference_known and bool(theirs)
+    improves = library_counts or does_the_change(theirs, works, policy.own_part)
+    same = repeats(theirs, works, policy.same_work_share)
     return WorkloadCensus(
         workload=workload,
         method=_method(raw),
-        launches=sum(w.count for w in works),
-        reference_launches=sum(w.count for w in theirs) if comparable else None,
+        launches=_launches(works),
+        reference_launches=_launches(theirs) if reference_known else None,
         own_share=_share(works, lambda w: w.owner is Owner.OWN),
         library_share=_share(works, lambda w: w.owner is Owner.LIBRARY and w.computes),
         kernels=() if held_out else _uses(works),
         reference_ops=op_counts(reference) if reference is not None else {},
-        repeats_reference=comparable and repeats(theirs, works, policy.same_work_share),
+        unimproved=comparable and (same or not improves),
     )
+
+
+def _launches(works: Sequence[Work]) -> int:
+    return sum(w.count for w in works)
 
 
 def _method(raw: RawCensus) -> CensusMethod:
@@ -277,9 +312,8 @@ def _observations(
     """Rules and evidence."""
     works = work_of(raw, defined)
     own = sorted({base_name(w.name) for w in works if w.owner is Owner.OWN})
-    if own and census.repeats_reference:
-        evidence = f"{_names(own)} ran, but the library does the reference's whole work as well"
-        yield "decoy", evidence
+    if own and census.unimproved:
+        yield "decoy", f"{_names(own)} ran, but the library does the work"
     if defined and not own and census.reference_launches != 0:
         yield "fallback", f"none of the kernels in the source ran ({_names(sorted(defined))})"
     if compute := _library_compute(works, census, policy):
@@ -311,8 +345,9 @@ def _names(names: Sequence[str]) -> str:
 
 
 def is_unimproved(censuses: Sequence[WorkloadCensus]) -> bool:
-    """Whether every workload's work is the reference's."""
-    return bool(censuses) and all(c.repeats_reference for c in censuses)
+    """Whether no workload on which the reference does anything is improved."""
+    working = [c for c in censuses if c.reference_launches != 0]
+    return bool(working) and all(c.unimproved for c in working)
 
 
 def withhold(
@@ -320,8 +355,8 @@ def withhold(
     speedups: Sequence[Speedup],
     censuses: Sequence[WorkloadCensus],
 ) -> tuple[tuple[WorkloadTiming, ...], tuple[Speedup, ...]]:
-    """Return timings and speedups with ``unimproved`` where the work is the reference's."""
-    repeated = {c.workload: c.repeats_reference for c in censuses}
+    """Return timings and speedups with ``unimproved`` where no kernel of its own improves."""
+    repeated = {c.workload: c.unimproved for c in censuses}
     return (
         tuple(
             t.model_copy(update={"speedups": _judged(t.speedups, repeated.get(t.workload, False))})

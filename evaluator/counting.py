@@ -84,11 +84,16 @@ class CensusTaker:
             )
             raws[workload.name] = raw
             theirs = self._of_reference(reference, workload, seed, profile=raw.profiled)
-            found.append(
-                compare(
-                    workload.name, raw, theirs, defined, self._policy, held_out=workload.held_out
-                )
+            census = compare(
+                workload.name,
+                raw,
+                theirs,
+                defined,
+                self._policy,
+                library_counts=self._weight("library-compute") is None,
+                held_out=workload.held_out,
             )
+            found.append(census)
         flags = flags_of(raws, found, defined, self._policy, self._weight)
         return Census(tuple(found), tuple(flags))
 

@@ -128,7 +128,7 @@ def success_message(status: Status, draft: Draft, *, lacks: str) -> str:
     if status is Status.NOT_MEASURED:
         return f"correct in Triton's interpreter; not measured, for {lacks}"
     speedup = next(s for s in draft.speedups if s.baseline is Baseline.EAGER)
-    why = ", by the reference's own kernels" if speedup.verdict is Verdict.UNIMPROVED else ""
+    why = ", by the library's kernels" if speedup.verdict is Verdict.UNIMPROVED else ""
     return (
         f"{speedup.verdict.value}: {speedup.value:.3f}x against eager "
         f"[{speedup.low:.3f}, {speedup.high:.3f}]{why}"

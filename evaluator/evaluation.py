@@ -60,7 +60,7 @@ class Verdict(StrEnum):
     SAME = "same"
     AMBIGUOUS = "ambiguous"
     UNIMPROVED = "unimproved"
-    """Its time looks better, but the library does the reference's whole work in it."""
+    """Whatever its time, the library does the work in it, not a kernel of its own."""
 
 
 class Baseline(StrEnum):
@@ -310,8 +310,9 @@ class WorkloadCensus(Record):
     """The most expensive first; kept back for a held-out workload."""
     reference_ops: dict[str, NonNegativeInt] = Field(default_factory=dict)
     """ATen ops of the reference and how often it calls them, views and allocations left out."""
-    repeats_reference: bool = False
-    """Whether the library does all of the reference's work in the candidate too."""
+    unimproved: bool = False
+    """Whether the library does the reference's work in the candidate too, or other library
+    kernels do in its place: no kernel of the candidate's own explains a gain."""
 
 
 class Triviality(Record):

@@ -115,7 +115,7 @@ def _evidence(facts: WinFacts, policy: TrivialityPolicy) -> Iterator[tuple[float
 
 def _no_win(facts: WinFacts) -> Iterator[tuple[float, str]]:
     if facts.unimproved:
-        yield _DECISIVE, "the library does the same work in it as in the reference"
+        yield _DECISIVE, "the library does the work in it, not a kernel of its own"
     if facts.degenerate:
         yield _DECISIVE, "an output that computes nothing would pass, so a win proves nothing"
     if not facts.reference_ops:
@@ -248,7 +248,7 @@ def facts_of(
         similarity=similarity,
         end_to_end_share=end_to_end_share,
         degenerate=any(f.rule == "degenerate" for f in evaluation.flags),
-        unimproved=all(c.repeats_reference for c in evaluation.census),
+        unimproved=eager.verdict is Verdict.UNIMPROVED,
     )
 
 

@@ -34,7 +34,7 @@ def problem_verdict(overall: Word, *, any_slower: bool) -> Word:
 def census_verdict(word: CensusWord, *, unimproved: bool) -> CensusWord:
     """Return the verdict once it is known what ran.
 
-    A candidate whose device work is the reference's is ``unimproved`` whatever its time, unless
-    it is ``slower``, which says more.
+    A candidate whose device work is the reference's or the library's, none of its own, is
+    ``unimproved`` whatever its time, unless it is ``slower``, which says more.
     """
     return "unimproved" if unimproved and word != "slower" else word

@@ -228,6 +228,9 @@ class CensusPolicy(_Section):
     same_work_share: float = Field(gt=0.0, le=1.0)
     """With so much of the reference's work done by the same library kernels, a candidate is
     ``unimproved``, and kernels of its own beside them are decoys."""
+    own_part: float = Field(ge=0.0, le=1.0)
+    """Of the time of what a candidate does in place of the reference: the least that kernels of
+    its own must take where library compute is not allowed; the rest are other library kernels."""
     library_share: float = Field(ge=0.0, le=1.0)
     """Of the time: library compute up to this is not worth a word."""
     handling: dict[str, Handling]

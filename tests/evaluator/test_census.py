@@ -89,14 +89,14 @@ def test_a_kernel_of_the_candidates_own_has_its_share_of_device_time() -> None:
     census, rules = judged(raw, REFERENCE, "fused")
     assert census.own_share == pytest.approx(0.97)
     assert (census.launches, census.reference_launches) == (2, 3)
-    assert not census.repeats_reference
+    assert not census.unimproved
     assert not rules
     assert describe([census]) == "own kernels 97 % of device time, 2 launches; eager: 3 launches"
 
 
 def test_the_same_library_kernels_are_no_improvement() -> None:
     census, rules = judged(REFERENCE, REFERENCE)
-    assert census.repeats_reference
+    assert census.unimproved
     assert is_unimproved([census])
     assert rules == {"library-compute": Severity.WARNING}
 
@@ -132,15 +132,29 @@ def test_a_cuda_kernel_is_known_by_its_definition() -> None:
     assert judged(raw, REFERENCE, *names)[0].own_share == pytest.approx(0.9)
 
 
-def test_fewer_library_kernels_than_the_reference_are_no_repetition() -> None:
-    raw = profiled(entries((GEMM, 1, 9000.0)))
-    assert not judged(raw, REFERENCE)[0].repeats_reference
+@pytest.mark.parametrize(
+    "kernels", [[(GEMM, 1, 9000.0)], [("cunn_SoftMaxForward", 1, 5000.0), ("noop", 1, 20.0)]]
+)
+def test_a_better_choice_of_library_calls_is_no_kernel(
+    kernels: list[tuple[str, int, float]],
+) -> None:
+    """E65, E67: unless the policy allows library compute."""
+    raw = profiled(entries(*kernels), entries(("noop", 1, 0)))
+    assert judged(raw, REFERENCE, "noop")[0].unimproved
+    names = frozenset({"noop"})
+    assert not compare("w", raw, REFERENCE, names, POLICY, library_counts=True).unimproved
+
+
+def test_another_product_kernel_beside_ones_own_tail_is_kept_work() -> None:
+    other = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
+    raw = profiled(entries((other, 1, 9000.0), ("tail", 1, 400.0)), entries(("tail", 1, 0)))
+    assert not judged(raw, REFERENCE, "tail")[0].unimproved
 
 
 def test_a_fused_tail_after_a_library_product_is_an_improvement() -> None:
     raw = profiled(entries((GEMM, 1, 9000.0), ("tail", 1, 400.0)), entries(("tail", 1, 0)))
     census, rules = judged(raw, REFERENCE, "tail")
-    assert not census.repeats_reference
+    assert not census.unimproved
     assert set(rules) == {"library-compute"}
 
 
@@ -171,10 +185,10 @@ def test_on_the_host_alone_shares_are_unknown_and_work_is_compared_by_op() -> No
     reference = RawCensus.model_validate({"ops": [op], "streams": 1})
     same, _ = judged(reference, reference)
     assert (same.method, same.own_share) == (CensusMethod.DISPATCH, None)
-    assert same.repeats_reference
+    assert same.unimproved
     launch = {"name": "fused", "count": 1, "ns": 0, "bytes": 0}
     less = RawCensus.model_validate({"ops": [small], "launches": [launch], "streams": 1})
-    assert not judged(less, reference, "fused")[0].repeats_reference
+    assert not judged(less, reference, "fused")[0].unimproved
 
 
 def test_views_and_allocations_are_no_work() -> None:
