@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from evaluator.backends import KernelTarget, NativeBuild
 from evaluator.census import RawCensus
@@ -37,6 +37,7 @@ class Call:
     class_name: str | None
     arguments: tuple[str, ...]
     state: tuple[str, ...]
+    constructor: tuple[JsonValue, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ class Client:
                     "class_name": call.class_name,
                     "arguments": list(call.arguments),
                     "state": list(call.state),
+                    "constructor": call.constructor,
                 },
                 "build": None if build is None else asdict(build),
                 "compile_seconds": compile_seconds,

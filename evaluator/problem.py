@@ -19,7 +19,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    NonNegativeFloat,
+    PositiveFloat,
+    ValidationError,
+    model_validator,
+)
 
 from evaluator.errors import ProblemError
 from evaluator.records import Record, complaint
@@ -48,6 +55,12 @@ class Entry(Record):
     """The function, or the method of ``class_name``."""
     class_name: Identifier | None = None
     candidate_function: Identifier
+    """The function; where ``constructor`` is given, the class that has ``function`` as well."""
+    constructor: tuple[JsonValue, ...] | None = None
+    """What reference and candidate class are constructed with, as KernelBench's ``Model`` and
+    ``ModelNew`` are. State arguments then go into parameters and buffers, by name (with ``__``
+    for a dot) or, where the names are others, by position. None rebuilds the instance from the
+    state alone."""
 
 
 class OutputKind(StrEnum):

@@ -238,11 +238,17 @@ class Reference:
 def reference_call(problem: Problem) -> Call:
     """What to call in ``reference.py``."""
     entry = problem.entry
-    return Call(entry.function, entry.class_name, problem.arguments, problem.state)
+    return Call(
+        entry.function, entry.class_name, problem.arguments, problem.state, entry.constructor
+    )
 
 
 def candidate_call(problem: Problem) -> Call:
     """What to call in a candidate."""
+    entry = problem.entry
+    if entry.constructor is not None:
+        owner = entry.candidate_function
+        return Call(entry.function, owner, problem.arguments, problem.state, entry.constructor)
     return Call(problem.entry.candidate_function, None, problem.parameters, ())
 
 

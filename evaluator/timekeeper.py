@@ -173,6 +173,7 @@ class Timekeeper:
             raise ended from error
         self._emit(draft.candidate.id, purpose, process_pair, workloads, pair)
         draft.flags += disturbance_flags(pair.measurements)
+        draft.flags += _capture_flags(baselines, workloads, pair, clock)
         self._expect_possible(draft, workloads, pair)
         return pair
 
@@ -312,3 +313,22 @@ class Timekeeper:
 
     def _unfit(self, draft: Draft, message: str) -> Ended:
         return Ended(Status.MACHINE_UNFIT, message, correctness=draft.correctness)
+
+
+def _capture_flags(
+    baselines: Baselines, workloads: Sequence[Workload], pair: PairResult, clock: Clock
+) -> list[Flag]:
+    """Say where the reference can be captured into a graph and the candidate cannot."""
+    if clock is not Clock.GRAPH_REPLAY:
+        return []
+    return [
+        Flag(
+            rule="not-capturable",
+            severity=Severity.WARNING,
+            evidence=f"workload {workload.name}: the reference can be captured into a CUDA graph, "
+            "the candidate cannot (does it wait for the device, or allocate outside of torch?)",
+        )
+        for workload, found in zip(workloads, pair.measurements, strict=True)
+        if found.clock is not clock
+        and baselines.prepared(workload, clock)[Baseline.EAGER].clock is clock
+    ]

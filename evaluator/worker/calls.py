@@ -27,6 +27,8 @@ class Target:
     class_name: str | None
     arguments: tuple[str, ...]
     state: tuple[str, ...]
+    constructor: Sequence[Any] | None = None
+    """What the class is constructed with; None makes its instance from the state alone."""
 
     def bind(self, module: Mapping[str, Any], values: Mapping[str, Any]) -> BoundCall:
         """Return the callable and the positional arguments for ``values``.
@@ -38,11 +40,15 @@ class Target:
             ordered = tuple(values[name] for name in (*self.arguments, *self.state))
             return BoundCall(_member(module, self.function), ordered)
         owner = _member(module, self.class_name)
-        instance = object.__new__(owner)
-        if issubclass(owner, torch.nn.Module):
-            torch.nn.Module.__init__(instance)
-        for name in self.state:
-            setattr(instance, name, values[name])
+        if self.constructor is not None:
+            instance = owner(*self.constructor)
+            load_state(instance, {name: values[name] for name in self.state})
+        else:
+            instance = object.__new__(owner)
+            if issubclass(owner, torch.nn.Module):
+                torch.nn.Module.__init__(instance)
+            for name in self.state:
+                setattr(instance, name, values[name])
         ordered = (instance, *(values[name] for name in self.arguments))
         return BoundCall(getattr(owner, self.function), ordered)
 
@@ -63,6 +69,26 @@ def _member(module: Mapping[str, Any], name: str) -> Any:
     if name not in module:
         raise AttributeError(f"the module does not define {name!r}")
     return module[name]
+
+
+def load_state(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> None:
+    """Make ``state`` the parameters and buffers of ``module``, in memory and type as it is.
+
+    Names have ``__`` for a dot. A module whose names are others takes the tensors by position,
+    as long as shapes agree (evaluators.md, E78).
+
+    Raises:
+        BrokenContract: the module's state has another number of tensors, or other shapes.
+    """
+    own = module.state_dict()
+    named = {name.replace("__", "."): tensor for name, tensor in state.items()}
+    if named.keys() != own.keys():
+        named = dict(zip(own, state.values(), strict=False))
+    wanted = [tuple(t.shape) for t in state.values()]
+    shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
+    if len(own) != len(state) or any(tuple(t.shape) != shapes[n] for n, t in named.items()):
+        raise BrokenContract(f"the state has shapes {wanted}, the module {[*shapes.values()]}")
+    module.load_state_dict(named, assign=True)
 
 
 def lift(values: Mapping[str, Any]) -> dict[str, Any]:

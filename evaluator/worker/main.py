@@ -20,6 +20,7 @@ from .calls import Target, as_json, describe_call
 from .census import take_census
 from .checked import CheckedCalls
 from .inputs import generate
+from .integrity import Guard
 from .module import describe_failure, import_source
 from .native import compile_and_bind
 from .protocol import BlobList, Frame, decode, encode
@@ -35,6 +36,7 @@ class Worker:
     """Holds the loaded module and the prepared timings."""
 
     def __init__(self) -> None:
+        self._guard = Guard()
         self._module: dict[str, Any] = {}
         self._target = Target("", None, (), ())
         self._checked = CheckedCalls()
@@ -58,7 +60,9 @@ class Worker:
     def handle(self, request: dict[str, Any]) -> Frame:
         """Answer one request; any failure of the module becomes a reply."""
         try:
-            return self._handlers[request["kind"]](request)
+            reply = self._handlers[request["kind"]](request)
+            self._guard.check()
+            return reply
         except BaseException as error:
             return Frame(describe_failure(error, MODULE_NAME).to_json())
 
@@ -73,6 +77,7 @@ class Worker:
             entry["class_name"],
             tuple(entry["arguments"]),
             tuple(entry["state"]),
+            entry["constructor"],
         )
         module = import_source(request["source"], MODULE_NAME)
         self._module = module.__dict__
