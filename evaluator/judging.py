@@ -40,6 +40,7 @@ _STATUS_OF_FAILURE = {
     "compile": Status.COMPILE_ERROR,
     "out_of_memory": Status.OUT_OF_MEMORY,
     "contract": Status.INCORRECT,
+    "tampering": Status.CHEATING_SUSPECTED,
 }
 
 

@@ -201,5 +201,8 @@ class _Storages:
 
 
 def _type_name(value: object) -> str:
+    """The type of ``value``; one that only calls itself torch's is told from it."""
     kind = type(value)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    is_own = isinstance(value, torch.Tensor) and name == "torch.Tensor" and kind is not torch.Tensor
+    return f"{name} (a subclass of that name)" if is_own else name

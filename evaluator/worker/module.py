@@ -16,6 +16,7 @@ from types import ModuleType
 import torch
 
 from .calls import BrokenContract
+from .integrity import Tampered
 from .native import CompileFailed
 from .protocol import Failure
 
@@ -60,6 +61,8 @@ def _kind(error: BaseException) -> str:
         return "compile"
     if isinstance(error, BrokenContract):
         return "contract"
+    if isinstance(error, Tampered):
+        return "tampering"
     return "exception"
 
 
