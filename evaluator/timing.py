@@ -22,6 +22,7 @@ from evaluator.claims import (
     implausible_claim,
     made_up_claim,
     slope_ns,
+    uncertainty,
     unjoined_work,
 )
 from evaluator.client import BlockTime
@@ -194,13 +195,23 @@ class _Series:
             return audit.judge(result, audit.seed)
 
     def doubt(self, slope_pairs: int) -> str | None:
-        """Why the claims do not fit the supervisor's own clock, or None if they do."""
+        """Why the claims do not fit the supervisor's own clock, or None if they do.
+
+        Raises:
+            MachineBusy: the machine is too noisy to tell.
+        """
         eager = self.rounds.blocks[Baseline.EAGER]
+        limit = self._policy.slope_noise_limit
         self._more_slopes(slope_pairs)
         doubt = made_up_claim(self._slopes, eager, self._policy)
-        if doubt is not None:
+        if doubt is not None or uncertainty(self._slopes, eager) > limit:
             self._more_slopes(slope_pairs * (1 + _SECOND_LOOK))
             doubt = made_up_claim(self._slopes, eager, self._policy)
+        if (share := uncertainty(self._slopes, eager)) > limit:
+            raise MachineBusy(
+                f"our own clock is uncertain by {share:.0%}, too much to check what is claimed; "
+                "measure again when nothing else runs here"
+            )
         return (
             doubt
             or implausible_claim(self.rounds.claims, eager)

@@ -182,6 +182,8 @@ class TimingPolicy(_Section):
     """A claim may lie so far below what our own clock says that one more call costs."""
     slope_resolution_us: PositiveFloat
     """And by so much per pair of blocks: pipes and schedulers are no finer."""
+    slope_noise_limit: PositiveFloat
+    """Where our own clock is less certain than this share, no claim is believed."""
     idle_share: PositiveFloat
     """The device may be busy for this share of a block after the block's own stream ended."""
     roofline_slack: float = Field(ge=0.0, lt=1.0)

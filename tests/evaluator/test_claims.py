@@ -45,7 +45,7 @@ def test_the_slope_is_free_of_what_a_block_costs_once() -> None:
 
 
 @given(call_us=st.floats(1, 5000), noise=st.floats(0, 0.2), seed=st.integers(0, 1000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None, derandomize=True)
 def test_an_honest_claim_is_not_doubted_however_noisy_the_machine(
     call_us: float, noise: float, seed: int
 ) -> None:

@@ -48,7 +48,12 @@ def quick_policy(*, enforced: bool = True) -> EvaluatorPolicy:
     source = policy.source.model_copy(update={"enforced": enforced})
     screen = policy.timing.screen.model_copy(update={"workload_seconds": 0.7, "max_rounds": 40})
     timing = policy.timing.model_copy(
-        update={"screen": screen, "waiting_share": 1e9, "self_comparison": None}
+        update={
+            "screen": screen,
+            "waiting_share": 1e9,
+            "slope_noise_limit": 1e9,
+            "self_comparison": None,
+        }
     )
     return policy.model_copy(update={"limits": limits, "source": source, "timing": timing})
 

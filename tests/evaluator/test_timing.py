@@ -266,6 +266,11 @@ def test_our_own_clock_finds_a_candidate_out_that_claims_half_its_time() -> None
     assert "our own clock" in found.suspicion
 
 
+def test_where_our_own_clock_is_too_noisy_to_check_a_claim_there_is_no_number() -> None:
+    with pytest.raises(MachineBusy, match="our own clock is uncertain"):
+        measured(lambda _: took(1e6, wall_ns=2e6), lambda n: took(1e6, wall_ns=1e6 + n % 5 * 1e6))
+
+
 def test_our_own_clock_agrees_with_an_honest_candidate() -> None:
     found = measured(lambda _: took(1e6), lambda _: took(2e6))
     assert found.suspicion is None

@@ -47,7 +47,9 @@ def make_real_search(run: Run, evaluator: LocalEvaluator, *, steps: int) -> Sear
 def undisturbed_policy() -> EvaluatorPolicy:
     """The default, but judging on a busy machine too: what is tested is the search."""
     policy = EvaluatorPolicy.default()
-    timing = policy.timing.model_copy(update={"waiting_share": 1e9, "self_comparison": None})
+    timing = policy.timing.model_copy(
+        update={"waiting_share": 1e9, "slope_noise_limit": 1e9, "self_comparison": None}
+    )
     return policy.model_copy(update={"timing": timing})
 
 
