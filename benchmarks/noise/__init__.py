@@ -25,6 +25,7 @@ from evaluator.candidate import BackendName
 from evaluator.evaluation import Environment, Evaluation, Status
 from evaluator.problem import LoadedProblem
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
+from policies.model import EvaluatorPolicy
 
 ROWS_FILE = "rows.jsonl"
 _RUNS = 3
@@ -203,7 +204,9 @@ class _Bench:
 
     def _evaluator(self, problem: LoadedProblem) -> LocalEvaluator:
         self._check_time()
-        evaluator = LocalEvaluator(problem, BackendName.TRITON, compiled=CompiledBaseline.NEVER)
+        evaluator = LocalEvaluator(
+            problem, BackendName.TRITON, policy=_policy(), compiled=CompiledBaseline.NEVER
+        )
         self.environment = evaluator.environment()
         return evaluator
 
@@ -278,6 +281,13 @@ def _planted_table(rows: Sequence[Row]) -> dict[str, dict[str, object]]:
         for name in sorted({r.kernel for r in planted})
         if (some := [r for r in planted if r.kernel == name])
     }
+
+
+def _policy() -> EvaluatorPolicy:
+    """The default without the census, which would call every copy unimproved and hide the rate."""
+    policy = EvaluatorPolicy.default()
+    census = policy.census.model_copy(update={"enabled": False})
+    return policy.model_copy(update={"census": census})
 
 
 def _environment() -> Environment:
