@@ -20,6 +20,6 @@ def real_repo(name: str) -> Path:
     if not base:
         pytest.skip(f"{VARIABLE} is not set")
     for folder in (Path(base) / name, Path(base)):
-        if (folder / name).is_dir():
+        if (folder / name.replace("-", "_")).is_dir():
             return folder
     pytest.skip(f"no {name} below {base}")

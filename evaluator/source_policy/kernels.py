@@ -16,11 +16,16 @@ def check_kernels(names: Names, findings: Findings, entry: ast.AST) -> None:
     kernels = [f for f in names.scopes.nodes if names.is_jit(f)]
     reached = _reached(names, entry)
     for kernel in kernels:
-        if kernel not in reached:
+        if kernel not in reached and not _gives_a_value(kernel):
             assert isinstance(kernel, ast.FunctionDef | ast.AsyncFunctionDef)
             findings.add("decoy", kernel.lineno, f"@triton.jit {kernel.name}")
     if not any(kernel in reached for kernel in kernels):
         findings.add("no-kernel", getattr(entry, "lineno", 1), "no @triton.jit kernel")
+
+
+def _gives_a_value(function: ast.AST) -> bool:
+    """Whether it is a helper of kernels: nobody launches what returns a value."""
+    return any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(function))
 
 
 def _reached(names: Names, entry: ast.AST) -> set[ast.AST]:

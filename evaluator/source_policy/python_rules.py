@@ -126,7 +126,8 @@ class _Checker:
         self._escape(node)
 
     def _attribute(self, node: ast.Attribute) -> None:
-        self._attribute_name(node, node.attr)
+        if not (node.attr == "__init__" and self._is_super(node.value)):
+            self._attribute_name(node, node.attr)
         if not isinstance(node.ctx, ast.Load):
             self._patched(node, node.value)
             return
@@ -134,6 +135,9 @@ class _Checker:
             self._library_name(node, full)
         self._escape(node)
         self._private(node)
+
+    def _is_super(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Call) and "builtins.super" in self._names.values(node.func)
 
     def _attribute_name(self, node: ast.AST, attribute: str) -> None:
         verdict = verdict_of_attribute(attribute)
