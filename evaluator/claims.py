@@ -11,6 +11,7 @@ candidate has no hand.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ def made_up_claim(
     allowed = policy.slope_share * max(0.0, slope) + 1e3 * policy.slope_resolution_us / added
     hidden = [_hidden_ns(b) for b in baseline]
     slope_noise = uncertainty(pairs, baseline) * slope
-    hidden_noise = _DEVIATIONS / len(pairs) ** 0.5 * _HIDDEN_NOISE * _noise(hidden) / added
+    hidden_noise = _DEVIATIONS * _HIDDEN_NOISE * _noise(hidden) / math.sqrt(len(pairs)) / added
     excess = float(np.median([p.slope_ns - p.usual.per_call_ns for p in pairs]))
     outside = float(np.median([p.hidden_ns for p in pairs]))
     if excess <= allowed + slope_noise and outside <= allowed + hidden_noise:
@@ -94,7 +95,7 @@ def uncertainty(pairs: Sequence[SlopePair], baseline: Sequence[BlockTime]) -> fl
     """How far the slope may be off because the machine is noisy, as a share."""
     walls = [b.wall_ns for b in baseline]
     noise = _noise(walls) / float(np.median(walls))
-    return _DEVIATIONS / len(pairs) ** 0.5 * _SLOPE_NOISE * noise
+    return _DEVIATIONS * _SLOPE_NOISE * noise / math.sqrt(len(pairs))
 
 
 def implausible_claim(own: Sequence[BlockTime], baseline: Sequence[BlockTime]) -> str | None:
