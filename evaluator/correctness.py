@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluator.blocks import Block, as_rows, over_blocks, wide
 from evaluator.budget import error_budget
+from evaluator.comparison import agrees_exactly, compare_values
 from evaluator.evaluation import OutputError
 from evaluator.expected import Expected
 from evaluator.indices import index_faults
@@ -22,6 +22,7 @@ from evaluator.precision import Precision, measure_precision
 from evaluator.problem import Contract, Output, OutputKind, Tolerance
 from evaluator.selection import follow_selection
 from evaluator.tensors import GUARD_BYTE, PLAIN_TENSOR, Array, CallResult, Snapshot
+from evaluator.worker.protocol import TensorFacts
 
 LOWER_PRECISION = "lower precision"
 """The kind of a fault."""
@@ -141,61 +142,6 @@ def alias_of(output: Snapshot, arguments: Mapping[str, Snapshot]) -> str | None:
     return None
 
 
-def compare_values(
-    name: str, expected: Array, native: Array | None, got: Array, budget: Array
-) -> OutputError:
-    """Return the worst element of ``got``; ``budget_used`` above 1 means wrong.
-
-    Args:
-        name: for the record.
-        expected: float64 values.
-        native: the reference's own values, whose NaN and infinities are right as well.
-        got: the candidate's values, same shape.
-        budget: the allowed absolute error, same shape.
-    """
-    if expected.size == 0:
-        return OutputError(name=name, max_abs_error=0.0, max_rel_error=0.0, budget_used=0.0)
-    rows = as_rows(expected)
-    mine, own = as_rows(got), None if native is None else as_rows(native)
-    allowed = budget.reshape(-1, 1) if budget.size in (1, len(rows)) else as_rows(budget)
-    allowed = np.broadcast_to(allowed, rows.shape)
-
-    def worst(block: Block) -> tuple[float, float, float, tuple[int, int]]:
-        true = wide(rows[block])
-        error = _errors(true, None if own is None else own[block], wide(mine[block]))
-        magnitude = np.abs(true)
-        if not np.isfinite(magnitude.max()):
-            magnitude = np.where(np.isfinite(true), magnitude, 1.0)
-        used = _ratio(error, allowed[block])
-        row, column = np.unravel_index(int(np.argmax(used)), used.shape)
-        at = (block[0].start + int(row), block[1].start + int(column))
-        relative = _ratio(error, magnitude)
-        return float(used[row, column]), float(error.max()), float(relative.max()), at
-
-    found = list(over_blocks(worst, rows.shape))
-    used, _, _, at = max(found, key=lambda f: f[0])
-    place = np.unravel_index(at[0] * rows.shape[1] + at[1], expected.shape)
-    return OutputError(
-        name=name,
-        max_abs_error=max(f[1] for f in found),
-        max_rel_error=max(f[2] for f in found),
-        budget_used=used,
-        worst_index=tuple(int(i) for i in place),
-    )
-
-
-def _errors(true: Array, native: Array | None, got: Array) -> Array:
-    """Absolute errors; infinite where NaN or an infinity stands in the wrong place."""
-    error: Array = np.abs(got - true)
-    if np.isfinite(error.max()):
-        return error
-    error = np.where(_agrees_exactly(got, true), 0.0, error)
-    if native is not None:
-        at_limit = ~np.isfinite(native) & _agrees_exactly(got, native)
-        error = np.where(at_limit, 0.0, error)
-    return np.asarray(np.where(np.isnan(error), np.inf, error))
-
-
 def _form_fault(contract: Contract, native: CallResult, got: CallResult) -> Fault | None:
     """The first way in which container, count, type, shape or aliasing is wrong."""
     if contract.returns_tuple != (got.container in ("tuple", "list")):
@@ -222,7 +168,20 @@ def _tensor_fault(wanted: Snapshot, mine: Snapshot) -> Fault | None:
         has, needs = getattr(own, what), getattr(other, what)
         if has != needs:
             return Fault(f"wrong {what}", f"{own.name} has {what} {has}, expected {needs}")
+    if _overlaps(own) and not _overlaps(other):
+        detail = f"{own.name} has strides {own.strides}, so that its elements share memory"
+        return Fault("overlapping output", f"{detail}; the reference's do not")
     return None
+
+
+def _overlaps(facts: TensorFacts) -> bool:
+    """Whether elements share memory, as in an expanded tensor; interlocked ones count as such."""
+    reach = 0
+    for step, extent in sorted(zip(facts.strides, facts.shape, strict=True)):
+        if extent > 1 and step <= reach:
+            return 0 not in facts.shape
+        reach += step * (extent - 1)
+    return False
 
 
 def _alias_fault(
@@ -286,9 +245,9 @@ def _check_values(
 def _check_exact(mine: Snapshot, native: Snapshot, lifted: Snapshot | None) -> Fault | None:
     """Equal to the reference's own run or, where rounding decides, to the float64 one."""
     values, own = mine.array(), native.array()
-    right = _agrees_exactly(values, own)
+    right = agrees_exactly(values, own)
     if lifted is not None and lifted.facts.shape == native.facts.shape:
-        right |= _agrees_exactly(values, lifted.array())
+        right |= agrees_exactly(values, lifted.array())
     if bool(right.all()):
         return None
     where = tuple(int(i) for i in np.argwhere(~right)[0])
@@ -386,21 +345,6 @@ def _gaps(snapshot: Snapshot) -> bytes:
         )
         cells[own.reshape(-1)] = 0
     return cells.tobytes()
-
-
-def _agrees_exactly(one: Array, other: Array) -> Array:
-    """Where two arrays are equal, NaN counting as equal to NaN."""
-    both_nan = (one != one) & (other != other)
-    return np.asarray((one == other) | both_nan)
-
-
-def _ratio(numerator: Array, denominator: Array) -> Array:
-    """Element by element; 0 over 0 is 0, anything else over 0 is infinite."""
-    quotient = np.divide(numerator, denominator)
-    if np.isnan(quotient.max()):
-        undefined = np.isnan(quotient)
-        quotient[undefined] = np.where(numerator[undefined] == 0, 0.0, np.inf)
-    return quotient
 
 
 def _view(snapshot: Snapshot) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from evaluator.budget import error_budget
-from evaluator.correctness import compare_values
+from evaluator.comparison import compare_values
 from evaluator.evaluation import Flag, Severity
 from evaluator.expected import Expected
 from evaluator.problem import Contract, OutputKind, Tolerance

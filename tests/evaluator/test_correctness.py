@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.correctness import CheckResult, check_call, compare_values, same_bits
+from evaluator.comparison import compare_values
+from evaluator.correctness import CheckResult, check_call, same_bits
 from evaluator.expected import Expected
 from evaluator.problem import Contract, Output, OutputKind, Tolerance
 from evaluator.tensors import CallResult
@@ -111,12 +112,31 @@ def test_an_overflow_that_the_reference_has_too_is_right() -> None:
         ({"device": "cuda"}, "wrong device"),
         ({"shape": (64, 8), "strides": (8, 1)}, "wrong shape"),
         ({"shares": ("x",)}, "wrong alias"),
+        ({"strides": (0, 1)}, "overlapping output"),
+        ({"strides": (32, 1)}, "overlapping output"),
     ],
 )
 def test_form_is_exact(changes: dict[str, Any], kind: str) -> None:
     wide = truth()
     got = make_snapshot("output 0", wide.astype(np.float32), **changes)
     assert kinds(check(expected_of(wide), make_call([got]))) == [kind]
+
+
+@pytest.mark.parametrize("strides", [(1, 8), (100, 1)])
+def test_the_order_of_memory_and_gaps_in_it_are_free(strides: tuple[int, int]) -> None:
+    wide = truth()
+    memory = np.zeros(800, np.float32)
+    at = np.arange(8)[:, None] * strides[0] + np.arange(64) * strides[1]
+    memory[at] = wide
+    got = make_snapshot("output 0", memory, shape=(8, 64), strides=strides)
+    assert not check(expected_of(wide), make_call([got])).faults
+
+
+def test_elements_may_share_memory_where_those_of_the_reference_do() -> None:
+    row = truth(shape=(64,))
+    repeated = make_snapshot("output 0", row.astype(np.float32), shape=(8, 64), strides=(0, 1))
+    expected = make_expected(make_call([repeated]), make_call([np.tile(row, (8, 1))]))
+    assert not check(expected, make_call([repeated])).faults
 
 
 def test_count_and_container_are_exact() -> None:
