@@ -107,6 +107,7 @@ class LocalEvaluator:
             self.policy,
             self._device,
             start_worker=self._workers.candidate,
+            cores=self._workers.threads,
             sink=samples,
         )
         self._warming = threading.Lock()

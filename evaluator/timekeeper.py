@@ -26,11 +26,18 @@ from evaluator.judging import Ended, ended_by
 from evaluator.pairs import Baselines, PairResult, WrongAsEver, draw_seed, measure_pair
 from evaluator.problem import LoadedProblem
 from evaluator.reference import reference_call
-from evaluator.roofline import SEEDS, Roofline, Traffic, below_floor, traffic_of
+from evaluator.roofline import (
+    SEEDS,
+    Roofline,
+    Traffic,
+    below_floor,
+    core_floor_us,
+    traffic_of,
+)
 from evaluator.samples import Purpose, SampleSink, TimingSamples
 from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
 from evaluator.summary import summarise
-from evaluator.timing import MachineBusy
+from evaluator.timing import MachineBusy, Measurement
 from evaluator.workload import Workload
 from policies.model import EvaluatorPolicy, TimingBudget
 
@@ -51,6 +58,7 @@ class Timekeeper:
         device: Device,
         *,
         start_worker: Callable[[], Client],
+        cores: int,
         sink: SampleSink | None = None,
     ) -> None:
         """Measure nothing yet.
@@ -61,6 +69,7 @@ class Timekeeper:
             policy: budgets and limits.
             device: whose lock is held while blocks are timed.
             start_worker: returns a worker that has seen no candidate.
+            cores: that a worker may use.
             sink: is handed every round.
         """
         self._loaded = loaded
@@ -68,6 +77,7 @@ class Timekeeper:
         self._device = device
         self._start_worker = start_worker
         self._sink = sink
+        self._cores = cores
         self._clock = backend.clock(loaded.problem.regime)
         measured = backend.gpu and not backend.interpreted
         self._monitor = open_monitor(backend.device) if measured else None
@@ -250,7 +260,8 @@ class Timekeeper:
         It is done in a worker of its own: a reference may not survive the values it is given.
         """
         unknown = [w for w in workloads if w.name not in self._traffic]
-        if self._limits is None or not unknown:
+        has_floor = self._limits is not None or self._clock is Clock.WALL_PINNED
+        if not has_floor or not unknown:
             return
         problem, policy = self._loaded.problem, self._policy
         client = self._start_worker()
@@ -271,13 +282,9 @@ class Timekeeper:
         self, draft: Draft, workloads: Sequence[Workload], pair: PairResult
     ) -> None:
         """Doubt a candidate whose claims or times cannot be."""
-        roofline, slack = self.roofline, self._policy.timing.roofline_slack
+        slack = self._policy.timing.roofline_slack
         for workload, found in zip(workloads, pair.measurements, strict=True):
-            floor_us = None
-            if roofline is not None:
-                floor_us = roofline.floor_us(
-                    workload.name, buffers=found.buffers, clock=found.clock
-                )
+            floor_us = self._floor_us(workload.name, found)
             too_fast = below_floor(found.candidate_us, floor_us, slack)
             if below_floor(found.baselines_us[Baseline.EAGER], floor_us, slack) is not None:
                 too_fast = None  # the floor is wrong if the reference itself is below it
@@ -287,6 +294,14 @@ class Timekeeper:
             rule = "claims" if found.suspicion else "roofline"
             draft.flags.append(Flag(rule=rule, severity=Severity.VIOLATION, evidence=evidence))
             raise Ended(Status.CHEATING_SUSPECTED, evidence, correctness=draft.correctness)
+
+    def _floor_us(self, workload: str, found: Measurement) -> float | None:
+        """Less than that is impossible; None where nothing is known."""
+        if found.clock is Clock.WALL_PINNED:
+            return core_floor_us(self._traffic.get(workload, Traffic()), cores=self._cores)
+        if (roofline := self.roofline) is None:
+            return None
+        return roofline.floor_us(workload, buffers=found.buffers, clock=found.clock)
 
     def _emit(
         self,

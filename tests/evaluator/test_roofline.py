@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evaluator.evaluation import Clock
 from evaluator.gpu_limits import GPU_LIMITS
-from evaluator.roofline import Traffic, below_floor, floor_us, least_read
+from evaluator.roofline import Traffic, below_floor, core_floor_us, floor_us, least_read
 from evaluator.tensors import plain_arguments
 from evaluator.worker.calls import Target
 from evaluator.worker.traffic import observe
@@ -107,6 +107,13 @@ def test_a_rotation_that_fits_the_cache_is_bounded_by_the_cache_alone() -> None:
     traffic = Traffic(read_bytes=MIB, written_bytes=0)
     found = floor_us(traffic, H200, buffers=8, clock=Clock.GRAPH_REPLAY, in_place=False)
     assert found == pytest.approx(MIB / H200.l2_bytes_per_us)
+
+
+def test_two_megabytes_are_not_stored_in_a_microsecond_by_two_cores_but_are_by_eight() -> None:
+    traffic = Traffic(read_bytes=2 * MIB, written_bytes=2 * MIB)
+    assert core_floor_us(traffic, cores=2) == pytest.approx(2.73, rel=0.01)
+    assert core_floor_us(traffic, cores=8) < 1
+    assert core_floor_us(Traffic(), cores=2) == 0
 
 
 def test_a_time_below_the_floor_is_impossible_and_one_within_the_slack_is_not() -> None:

@@ -62,9 +62,9 @@ def always(found: Measurement) -> Script:
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Timekeeper]:
-    """Make a timekeeper of an H200 on which measurements follow a script."""
+    """Make a timekeeper of an H200, or of two cores, on which measurements follow a script."""
 
-    def made(script: Script, *, sink: Any = None) -> Timekeeper:
+    def made(script: Script, *, sink: Any = None, on_cores: bool = False) -> Timekeeper:
         def measure_pair(*_: Any, clock: Clock, **__: Any) -> PairResult:
             return script(clock)
 
@@ -75,11 +75,16 @@ def make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Timek
         monkeypatch.setattr(timekeeper, "traffic_of", lambda *_, **__: Traffic(GIB, 0.0))
         monkeypatch.setattr(timekeeper, "open_monitor", lambda _: None)
         backend: Any = SimpleNamespace(
-            gpu=True, interpreted=False, device="cuda", clock=lambda _: Clock.GRAPH_REPLAY
+            gpu=not on_cores,
+            interpreted=False,
+            device="cpu" if on_cores else "cuda",
+            clock=lambda _: Clock.WALL_PINNED if on_cores else Clock.GRAPH_REPLAY,
         )
         worker: Any = SimpleNamespace(session=nullcontext())
-        device = Device("cuda", folder=tmp_path)
-        return Timekeeper(LOADED, backend, POLICY, device, start_worker=lambda: worker, sink=sink)
+        device = Device(backend.device, folder=tmp_path)
+        return Timekeeper(
+            LOADED, backend, POLICY, device, start_worker=lambda: worker, cores=2, sink=sink
+        )
 
     return made
 
@@ -112,6 +117,20 @@ def test_a_time_that_memory_does_not_allow_is_suspected(make: Any) -> None:
     draft = opened(keeper)
     assert ended(keeper, draft).status is Status.CHEATING_SUSPECTED
     assert [f.rule for f in draft.flags] == ["roofline"]
+
+
+@pytest.mark.parametrize(("own_us", "possible"), [(1000.0, True), (500.0, False)])
+def test_a_time_that_no_processor_reaches_is_suspected(
+    make: Any, own_us: float, possible: bool
+) -> None:
+    keeper = make(scripted(measurement(4000, 4000), measurement(own_us, 4000)), on_cores=True)
+    draft = opened(keeper)
+    if possible:
+        keeper.time(draft, NOTHING, NOTHING, WORKLOADS, BUDGET, purpose="screen")
+        assert not draft.flags
+    else:
+        assert ended(keeper, draft).status is Status.CHEATING_SUSPECTED
+        assert [f.rule for f in draft.flags] == ["roofline"]
 
 
 def test_a_floor_that_the_reference_itself_is_below_is_wrong_and_accuses_nobody(
