@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluator.candidate import BackendName
@@ -234,6 +234,7 @@ extern "C" void f(float* x) {
 """
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.text("abcxyz", min_size=1, max_size=6), st.sampled_from(["  ", "\n", "/* fork() */"]))
 def test_names_and_formatting_change_nothing_that_is_found(suffix: str, space: str) -> None:
     changed = CHEAT.replace("calls", f"calls_{suffix}").replace(";", f" ;{space}")

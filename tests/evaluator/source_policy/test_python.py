@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluator.candidate import BackendName
@@ -166,6 +166,7 @@ def test_attributes_and_results_of_the_modules_own_are_followed() -> None:
     assert "stream" in rules(check_parts(top=top, body="N().c.Stream()"))
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["{b} = {a}", "{b}, _ = {a}, 1", "({b} := {a})"]), max_size=30))
 def test_an_alias_chain_of_any_depth_is_resolved(links: list[str]) -> None:
     lines = [t.format(a=f"n{i}", b=f"n{i + 1}") for i, t in enumerate(links)]
@@ -175,6 +176,7 @@ def test_an_alias_chain_of_any_depth_is_resolved(links: list[str]) -> None:
     assert len(found) == 1
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.permutations(range(8)))
 def test_the_order_of_an_alias_chain_does_not_matter(order: list[int]) -> None:
     lines = ["n0 = torch.cuda", *(f"n{i + 1} = n{i}" for i in range(7))]
@@ -200,12 +202,13 @@ def entry(x, scale=[1]):
 """
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.text("abcxyz", min_size=1, max_size=6), st.integers(0, 3))
 def test_names_and_formatting_change_nothing_that_is_found(suffix: str, blank_lines: int) -> None:
     renamed = CHEAT
     for name in ("cache", "stream", "key", "scale"):
         renamed = renamed.replace(name, f"{name}_{suffix}")
-    spaced = renamed.replace("\n", "\n" * (blank_lines + 1) + "", 2).replace("cache_", "cache_")
+    spaced = renamed.replace("\n", "\n" * (blank_lines + 1), 2)
     commented = spaced.replace("\n    ", "  # exec('1')\n    ")
     plain = sorted(v.rule for v in check(CHEAT))
     assert sorted(v.rule for v in check(commented)) == plain
