@@ -92,7 +92,7 @@ def judge_self(
     settings: SelfComparison,
 ) -> AaCheck:
     """Return what the pairs say, and whether they let the machine pass."""
-    samples = samples_of(workload, 0, pairs, Baseline.EAGER)
+    samples = samples_of(workload, 0, pairs, Baseline.EAGER, policy.verdict)
     found = workload_speedup(samples, Baseline.EAGER, judge_for(pairs, policy.verdict))
     clock = pairs[-1].measurements[0].clock
     limit = settings.limit[clock.value]

@@ -34,6 +34,9 @@ class Samples:
     workload: str
     weight: float
     pairs: tuple[Floats, ...]
+    call_noise: float = 0.0
+    """What calls as short as these differ by from one process to the next, beside the judge's
+    noise: a standard deviation of the log ratio."""
 
     @property
     def rounds(self) -> int:
@@ -114,8 +117,9 @@ def bootstrap(samples: Sequence[Samples], process_noise: float) -> Floats:
         centre = np.mean([np.median(p) for p in one.pairs])
         means = np.take_along_axis(medians, chosen, axis=1).mean(axis=1)
         total += weight * (centre + (means - centre) * _inflation(pair_count))
-    noise = process_noise / math.sqrt(pair_count)
-    return total + rng.normal(0.0, noise, _DRAWS)
+    noises = [math.hypot(process_noise, one.call_noise) for one in samples]
+    noise = float(np.dot(weights, noises))  # a process that is slow is so on all workloads
+    return total + rng.normal(0.0, noise / math.sqrt(pair_count), _DRAWS)
 
 
 def _inflation(pair_count: int) -> float:

@@ -36,7 +36,9 @@ def summarise(
     having = {b: [p for p in pairs if _has(p, b)] for b in Baseline}
     shared = [b for b, measured in having.items() if measured]
     samples = {
-        baseline: [samples_of(w, i, having[baseline], baseline) for i, w in enumerate(workloads)]
+        baseline: [
+            samples_of(w, i, having[baseline], baseline, policy) for i, w in enumerate(workloads)
+        ]
         for baseline in shared
     }
     timings = tuple(
@@ -62,11 +64,20 @@ def _has(pair: PairResult, baseline: Baseline) -> bool:
 
 
 def samples_of(
-    workload: Workload, position: int, pairs: Sequence[PairResult], baseline: Baseline
+    workload: Workload,
+    position: int,
+    pairs: Sequence[PairResult],
+    baseline: Baseline,
+    policy: VerdictPolicy,
 ) -> Samples:
     """The log ratios of the workload at ``position`` of each pair's measurements."""
-    ratios = tuple(p.measurements[position].log_ratios[baseline] for p in pairs)
-    return Samples(workload.name, workload.weight, ratios)
+    measured = [p.measurements[position] for p in pairs]
+    ratios = tuple(m.log_ratios[baseline] for m in measured)
+    noise = max(
+        policy.process_noise_ns[m.clock.value] / 1e3 / min(m.candidate_us, m.baselines_us[baseline])
+        for m in measured
+    )
+    return Samples(workload.name, workload.weight, ratios, call_noise=noise)
 
 
 def _timing(

@@ -19,14 +19,14 @@ def yardsticks_us(call: Callable[[], Any]) -> dict[str, float]:
 
     for _ in range(_WARM_UP_CALLS):
         call()
-    start = torch.cuda.Event(enable_timing=True)
-    end = torch.cuda.Event(enable_timing=True)
+    start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     torch.cuda.synchronize()
     start.record()
     call()
     end.record()
     torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()):
+    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
         captured = do_bench_cudagraph(call)
     return {
         "one_shot": start.elapsed_time(end) * 1e3,

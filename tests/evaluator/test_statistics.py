@@ -129,3 +129,12 @@ def test_a_kernel_against_itself_is_hardly_ever_faster() -> None:
 def test_two_per_cent_are_found() -> None:
     found = simulated_confirmations(1.02, count=200)
     assert sum(s.verdict is Verdict.FASTER for s in found) >= 0.95 * len(found)
+
+
+def test_short_calls_are_less_certain_than_long_ones_with_the_same_rounds() -> None:
+    made = (rounds(1.02, noise=0.001),)
+    long = workload_speedup(Samples("w", 1.0, made), Baseline.EAGER, JUDGE)
+    short = workload_speedup(Samples("w", 1.0, made, call_noise=0.01), Baseline.EAGER, JUDGE)
+    assert long.verdict is Verdict.FASTER
+    assert short.verdict is Verdict.AMBIGUOUS
+    assert short.value == long.value
