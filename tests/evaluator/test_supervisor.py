@@ -312,6 +312,15 @@ def test_results_remembered_by_address_are_caught_in_a_timed_block(
     assert found.status in (Status.CHEATING_SUSPECTED, Status.INCORRECT), found.message
 
 
+def test_what_is_wrong_outside_the_timed_region_too_is_incorrect_and_no_cheating(
+    lawless: LocalEvaluator,
+) -> None:
+    body = "CALLS.append(1); return (out if len(CALLS) < 60 else out + 1), total"
+    found = screen(lawless, body, top="CALLS = []")
+    assert found.status is Status.INCORRECT, found.message
+    assert "came up while timing" in found.message or "held-out" in found.message
+
+
 def test_work_outside_the_timed_region_does_not_pay(lawless: LocalEvaluator) -> None:
     top = (
         "import time\n"
