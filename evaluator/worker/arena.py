@@ -42,7 +42,8 @@ class Arena:
             return torch.empty_strided(
                 tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
             )
-        own = torch.utils.dlpack.from_dlpack(memory[start : start + size])  # a storage that begins here
+        # DLPack makes a storage that begins here, where a view would keep the whole one.
+        own = torch.utils.dlpack.from_dlpack(memory[start : start + size])
         own.copy_(source)
         return own.view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
 
