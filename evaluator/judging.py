@@ -36,11 +36,13 @@ from policies.model import EvaluatorPolicy
 
 CandidateError = RequestFailed | WorkerCrashed | WorkerTimedOut
 
+TAMPERING = "tampering"
+"""A worker's word that its module changed what it is measured with; also the rule's name."""
 _STATUS_OF_FAILURE = {
     "compile": Status.COMPILE_ERROR,
     "out_of_memory": Status.OUT_OF_MEMORY,
     "contract": Status.INCORRECT,
-    "tampering": Status.CHEATING_SUSPECTED,
+    TAMPERING: Status.CHEATING_SUSPECTED,
 }
 
 
@@ -54,6 +56,7 @@ class Ended(Exception):
         *,
         correctness: Sequence[WorkloadCorrectness] = (),
         detail: str = "",
+        rule: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -61,6 +64,8 @@ class Ended(Exception):
         self.correctness = tuple(correctness)
         self.detail = detail
         """More than one line: a compiler's message, a traceback."""
+        self.rule = rule
+        """What was violated, where no flag says so yet."""
 
 
 @dataclass
@@ -167,7 +172,9 @@ def ended_by(error: CandidateError, when: str) -> Ended:
     failure = error.failure
     status = _STATUS_OF_FAILURE.get(failure.kind, Status.RUNTIME_ERROR)
     text = first_error_line(failure.message) if status is Status.COMPILE_ERROR else ""
-    return Ended(status, text or describe(error), detail=failure.message or failure.trace)
+    rule = TAMPERING if failure.kind == TAMPERING else None
+    detail = failure.message or failure.trace
+    return Ended(status, text or describe(error), detail=detail, rule=rule)
 
 
 def _check_workload(
@@ -347,7 +354,8 @@ def _ended_on(error: CandidateError, workload: Workload, findings: Findings) -> 
     if ended.status is Status.INCORRECT:
         failed = WorkloadCorrectness(workload=workload.name, passed=False, trials=1, reason=message)
         findings.correctness.append(failed)
-    return Ended(ended.status, message, correctness=findings.correctness, detail=detail)
+    correctness = findings.correctness
+    return Ended(ended.status, message, correctness=correctness, detail=detail, rule=ended.rule)
 
 
 def _nondeterministic(workload: Workload) -> Flag:

@@ -237,6 +237,9 @@ class LocalEvaluator:
         except Ended as ended:
             status, message = ended.status, ended.message
             draft.correctness = ended.correctness or draft.correctness
+            if ended.rule is not None:
+                flag = Flag(rule=ended.rule, severity=Severity.VIOLATION, evidence=ended.message)
+                draft.flags.append(flag)
             draft.log = "\n".join(part for part in (ended.detail, draft.log) if part)
             draft.timings = draft.other_clock = ()
             draft.speedups = ()

@@ -321,7 +321,7 @@ def test_what_is_wrong_outside_the_timed_region_too_is_incorrect_and_no_cheating
     assert "came up while timing" in found.message or "held-out" in found.message
 
 
-def test_work_outside_the_timed_region_does_not_pay(lawless: LocalEvaluator) -> None:
+def test_a_clock_that_was_replaced_is_named(lawless: LocalEvaluator) -> None:
     top = (
         "import time\n"
         "real = time.perf_counter_ns\n"
@@ -329,8 +329,9 @@ def test_work_outside_the_timed_region_does_not_pay(lawless: LocalEvaluator) -> 
         "time.perf_counter_ns = lambda: base + (real() - base) // 1000"
     )
     found = screen(lawless, "return out, total", top=top)
-    speedup = found.speedup()
-    assert found.status is Status.CHEATING_SUSPECTED or speedup is None, found.message
+    assert found.status is Status.CHEATING_SUSPECTED, found.message
+    assert [f.evidence for f in found.flags if f.rule == "tampering"] == [found.message]
+    assert "time.perf_counter_ns was replaced" in found.message
 
 
 def test_a_candidate_twice_as_slow_is_slower(evaluator: LocalEvaluator) -> None:
