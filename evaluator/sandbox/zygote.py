@@ -259,6 +259,7 @@ class Zygote:
         status.settimeout(None)
 
     def _last_words(self) -> str:
+        self.dies()  # its log is whole once it has
         said = self._namespace.log_tail().strip().splitlines()
         return said[-1] if said else "the zygote ended without a word"
 
