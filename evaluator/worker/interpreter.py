@@ -12,7 +12,9 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -73,9 +75,28 @@ def install() -> None:
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         if _recording:
             _record(self, args, kwargs)
-        return original(self, *args, grid=grid, warmup=warmup, **kwargs)
+        with _aliases_bound(self.fn.__globals__):
+            return original(self, *args, grid=grid, warmup=warmup, **kwargs)
 
     InterpretedFunction.run = run
+
+
+@contextmanager
+def _aliases_bound(names: dict[str, Any]) -> Iterator[None]:
+    """Let functions of the language that a module gave a name of its own be called.
+
+    The interpreter patches them in triton's modules alone, so ``fast_exp = tl.math.exp`` at
+    the top of a file would lack what the compiler passes along.
+    """
+    from triton.language.core import is_builtin
+    from triton.runtime.interpreter import interpreter_semantic
+
+    aliases = {n: f for n, f in names.items() if callable(f) and is_builtin(f)}
+    names.update({n: partial(f, _semantic=interpreter_semantic) for n, f in aliases.items()})
+    try:
+        yield
+    finally:
+        names.update(aliases)
 
 
 def _record(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
