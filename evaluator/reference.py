@@ -105,6 +105,8 @@ class Reference:
         """
         policy = self._policy.correctness.derived
         base = smallest(workloads)
+        if base.total_bytes > policy.heavy_bytes:
+            policy = policy.at_most(policy.heavy_each)
         kept = [w for w in derived_shapes(workloads, most=policy.shapes) if self._runs(w, seed)]
         values: list[DerivedWorkload] = []
         for workload in derived_values(base):
@@ -113,7 +115,7 @@ class Reference:
                 values += [workload] if self._answers(workload, seed) else []
         layouts: list[DerivedWorkload] = []
         if policy.layouts is not LayoutPolicy.OFF:
-            layouts = derived_layouts(base, self.problem.contract)
+            layouts = derived_layouts(base, self.problem.contract)[: policy.layouts_tried]
         return (*values, *kept, *(w for w in layouts if self._runs(w, seed)))
 
     def check(

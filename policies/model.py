@@ -121,8 +121,17 @@ class DerivedPolicy(_Section):
 
     shapes: NonNegativeInt
     values: NonNegativeInt
+    layouts_tried: NonNegativeInt
     """At most so many of each."""
     layouts: LayoutPolicy
+    heavy_bytes: PositiveInt
+    heavy_each: NonNegativeInt
+    """Where the smallest declared workload is larger than this, at most so many of each."""
+
+    def at_most(self, count: int) -> Self:
+        """Return this policy with at most ``count`` workloads of each kind."""
+        names = ("shapes", "values", "layouts_tried")
+        return self.model_copy(update={n: min(count, getattr(self, n)) for n in names})
 
 
 class CorrectnessPolicy(_Section):
