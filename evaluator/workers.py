@@ -27,6 +27,17 @@ _GPU_HOST_THREADS = 8
 """Host threads where the work is on a GPU."""
 
 
+def shared_zygote() -> ZygoteSandbox:
+    """Return this machine's sandbox with zygotes that several evaluators may fork from.
+
+    An evaluator that is given it leaves it open; whoever made it closes it.
+
+    Raises:
+        SandboxUnavailable: there is no bubblewrap here, and no other sandbox forks.
+    """
+    return ZygoteSandbox(BubblewrapSandbox(), preload=PRELOAD)
+
+
 class Workers:
     """Makes the clients of one evaluator; safe to use from several threads."""
 

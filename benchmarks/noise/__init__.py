@@ -24,7 +24,9 @@ from evaluator import machine
 from evaluator.candidate import BackendName
 from evaluator.evaluation import Environment, Evaluation, Status
 from evaluator.problem import LoadedProblem
+from evaluator.sandbox import Sandbox
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
+from evaluator.workers import shared_zygote
 from policies.model import EvaluatorPolicy
 
 ROWS_FILE = "rows.jsonl"
@@ -62,15 +64,18 @@ def run_noise(work: Path, plan: Plan, *, say: Callable[[str], None]) -> Benchmar
     """
     rows = RowFile(work / ROWS_FILE)
     deadline = time.monotonic() + plan.minutes * 60
-    bench = _Bench(rows, deadline, say)
+    sandbox = shared_zygote()
+    bench = _Bench(rows, deadline, sandbox, say)
     try:
         bench.self_comparisons()
-        bench.yardsticks()
         bench.planted()
+        bench.yardsticks()
         bench.full_verdicts()
         bench.null_searches(plan.null_searches, plan.null_copies)
     except OutOfTime:
         say("the time is over; run again with the same --work to go on")
+    finally:
+        sandbox.close()
     environment = bench.environment or _environment()
     name = machine_name(environment)
     return BenchmarkResult.create(
@@ -87,10 +92,13 @@ def run_noise(work: Path, plan: Plan, *, say: Callable[[str], None]) -> Benchmar
 
 
 class _Bench:
-    def __init__(self, rows: RowFile, deadline: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, rows: RowFile, deadline: float, sandbox: Sandbox, say: Callable[[str], None]
+    ) -> None:
         self.environment: Environment | None = None
         self._rows = rows
         self._deadline = deadline
+        self._sandbox = sandbox
         self._say = say
 
     def self_comparisons(self) -> None:
@@ -147,7 +155,8 @@ class _Bench:
             if missing <= 0:
                 continue
             self._say(f"{problem.problem.id} by do_bench, do_bench_cudagraph and one shot")
-            with Yardsticks(problem) as yardsticks, ThreadPoolExecutor(4) as pool:
+            yardsticks = Yardsticks(problem, self._sandbox)
+            with ThreadPoolExecutor(4) as pool:
                 copies = problems.copies(problem, missing)
                 for measured in pool.map(yardsticks.measure, copies):
                     self._rows.add(measured)
@@ -205,7 +214,11 @@ class _Bench:
     def _evaluator(self, problem: LoadedProblem) -> LocalEvaluator:
         self._check_time()
         evaluator = LocalEvaluator(
-            problem, BackendName.TRITON, policy=_policy(), compiled=CompiledBaseline.NEVER
+            problem,
+            BackendName.TRITON,
+            policy=_policy(),
+            sandbox=self._sandbox,
+            compiled=CompiledBaseline.NEVER,
         )
         self.environment = evaluator.environment()
         return evaluator

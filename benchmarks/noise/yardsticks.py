@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
-from typing import Self
 
 from benchmarks.noise.rows import Row, Study
 from evaluator.backends import choose_backend
@@ -14,7 +12,7 @@ from evaluator.evaluation import Clock, Status
 from evaluator.judging import load_candidate
 from evaluator.pairs import draw_seed
 from evaluator.problem import LoadedProblem
-from evaluator.sandbox.select import select_sandbox
+from evaluator.sandbox import Sandbox
 from evaluator.workers import Workers
 from policies.model import EvaluatorPolicy
 
@@ -22,26 +20,13 @@ from policies.model import EvaluatorPolicy
 class Yardsticks:
     """Times copies of one problem's kernel; threads may call ``measure`` side by side."""
 
-    def __init__(self, loaded: LoadedProblem) -> None:
+    def __init__(self, loaded: LoadedProblem, sandbox: Sandbox) -> None:
         """Start nothing yet."""
         self._loaded = loaded
         self._policy = EvaluatorPolicy.default()
         self._backend = choose_backend(BackendName.TRITON)
-        self._workers = Workers(select_sandbox(), self._backend, self._policy)
+        self._workers = Workers(sandbox, self._backend, self._policy)
         self._device = Device(self._backend.device)
-
-    def __enter__(self) -> Self:
-        """Return the yardsticks themselves."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Leave no process behind."""
-        self._workers.close()
 
     def measure(self, candidate: Candidate) -> list[Row]:
         """Time every workload in one fresh process.

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from benchmarks.result import BenchmarkResult, Figure
 from benchmarks.throughput.problems import OPERATORS, Operator
 from evaluator.candidate import BackendName
 from evaluator.evaluation import Environment, Evaluation, Status
-from evaluator.sandbox import SandboxSpec
+from evaluator.sandbox import Sandbox, SandboxSpec
 from evaluator.sandbox.select import select_sandbox
 from evaluator.session import Role, WorkerOptions
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
+from evaluator.workers import shared_zygote
 from policies.model import EvaluatorPolicy
 
 _INSIDE = Path(__file__).with_name("inside.py")
@@ -50,7 +52,8 @@ def run_throughput(
         EvaluatorError: the machine, the sandbox or a reference fails.
     """
     details: dict[str, Any] = {}
-    ours = [_screen(o, candidates, say) for o in OPERATORS]
+    with closing(shared_zygote()) as sandbox:
+        ours = [_screen(o, candidates, sandbox, say) for o in OPERATORS]
     details["ksmith"] = [seconds_and_counts for seconds_and_counts, _ in ours]
     environment = ours[0][1]
     machine = machine_name(environment)
@@ -93,13 +96,13 @@ def _per_minute(runs: Sequence[dict[str, Any]]) -> float:
 
 
 def _screen(
-    operator: Operator, count: int, say: Callable[[str], None]
+    operator: Operator, count: int, sandbox: Sandbox, say: Callable[[str], None]
 ) -> tuple[dict[str, Any], Environment]:
     """Screen ``count`` kernels of one operator with a warm evaluator."""
     say(f"ksmith: {count} kernels of {operator.name}")
     begun = time.monotonic()
-    loaded = operator.problem()
-    with LocalEvaluator(loaded, BackendName.TRITON, compiled=CompiledBaseline.NEVER) as evaluator:
+    loaded, never = operator.problem(), CompiledBaseline.NEVER
+    with LocalEvaluator(loaded, BackendName.TRITON, sandbox=sandbox, compiled=never) as evaluator:
         started = time.monotonic()
         found = list(evaluator.screen_many(operator.candidates(count)))
         seconds = time.monotonic() - started

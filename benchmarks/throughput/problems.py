@@ -61,15 +61,17 @@ _SOFTMAX_KERNEL = """
 def _softmax(x_ptr, out_ptr, width, BLOCK: tl.constexpr):
     base = tl.program_id(0) * width
     high = tl.full((BLOCK,), float("-inf"), tl.float32)
+    for start in range(0, width, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + base + columns, mask=columns < width, other=float("-inf"))
+        high = tl.maximum(high, x)
+    peak = tl.max(high, axis=0)
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, width, BLOCK):
         columns = start + tl.arange(0, BLOCK)
         x = tl.load(x_ptr + base + columns, mask=columns < width, other=float("-inf"))
-        higher = tl.maximum(high, x)
-        total = total * tl.exp(high - higher) + tl.exp(x - higher)
-        high = higher
-    peak = tl.max(high, axis=0)
-    scale = 1.0 / tl.sum(total * tl.exp(high - peak), axis=0)
+        total += tl.exp(x - peak)
+    scale = 1.0 / tl.sum(total, axis=0)
     for start in range(0, width, BLOCK):
         columns = start + tl.arange(0, BLOCK)
         mask = columns < width
