@@ -38,6 +38,9 @@ class Monitor(Protocol):
     def users(self) -> frozenset[int]:
         """The processes that compute on the device, by the host's numbers."""
 
+    def lost(self) -> str | None:
+        """Why nothing runs on the device any more, in the driver's words; None if it may."""
+
 
 class NvmlMonitor:
     """Asks NVML; what it does not answer is None or empty."""
@@ -62,6 +65,15 @@ class NvmlMonitor:
         """The processes that compute on the device."""
         found = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses) or ()
         return frozenset(process.pid for process in found)
+
+    def lost(self) -> str | None:
+        """Why nothing runs on the device any more."""
+        fatal = (self._nvml.NVML_ERROR_GPU_IS_LOST, self._nvml.NVML_ERROR_RESET_REQUIRED)
+        try:
+            self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
+        except self._nvml.NVMLError as error:
+            return str(error) if error.value in fatal else None
+        return None
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
         with suppress(self._nvml.NVMLError):

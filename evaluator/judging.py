@@ -36,11 +36,12 @@ from policies.model import EvaluatorPolicy
 
 CandidateError = RequestFailed | WorkerCrashed | WorkerTimedOut
 
+OUT_OF_MEMORY = "out_of_memory"
 TAMPERING = "tampering"
 """A worker's word that its module changed what it is measured with; also the rule's name."""
 _STATUS_OF_FAILURE = {
     "compile": Status.COMPILE_ERROR,
-    "out_of_memory": Status.OUT_OF_MEMORY,
+    OUT_OF_MEMORY: Status.OUT_OF_MEMORY,
     "contract": Status.INCORRECT,
     TAMPERING: Status.CHEATING_SUSPECTED,
 }
@@ -175,6 +176,18 @@ def ended_by(error: CandidateError, when: str) -> Ended:
     rule = TAMPERING if failure.kind == TAMPERING else None
     detail = failure.message or failure.trace
     return Ended(status, text or describe(error), detail=detail, rule=rule)
+
+
+def for_want_of_memory(error: BaseException) -> bool:
+    """Whether another worker than the candidate's had no memory left, and ``error`` tells so."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, RequestFailed | WorkerCrashed) and cause.role is not Role.CANDIDATE:
+            if isinstance(cause, RequestFailed):
+                return cause.failure.kind == OUT_OF_MEMORY
+            return cause.out_of_memory
+        cause = cause.__cause__
+    return False
 
 
 def _check_workload(

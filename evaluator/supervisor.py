@@ -26,7 +26,7 @@ from evaluator.deep import check_deeply, with_deep_checks
 from evaluator.derived import check_derived
 from evaluator.device import Device
 from evaluator.draft import Draft, success_message
-from evaluator.errors import ReferenceFailed, WorkerLost
+from evaluator.errors import EvaluatorError, ReferenceFailed, WorkerLost
 from evaluator.evaluation import (
     Clock,
     Environment,
@@ -36,7 +36,14 @@ from evaluator.evaluation import (
     Status,
 )
 from evaluator.interpreted import compile_resources, interpretable_workloads
-from evaluator.judging import Ended, Findings, check_candidate, ended_by, load_candidate
+from evaluator.judging import (
+    Ended,
+    Findings,
+    check_candidate,
+    ended_by,
+    for_want_of_memory,
+    load_candidate,
+)
 from evaluator.pairs import Baselines, PairResult, draw_seed
 from evaluator.probe import Intake
 from evaluator.problem import LoadedProblem
@@ -232,7 +239,7 @@ class LocalEvaluator:
         """Run the stages after the source policy and make the record of how they ended."""
         try:
             self._check_policy(draft)
-            status = stages()
+            status = self._blaming(stages)
             message = success_message(status, draft, lacks=self.backend.lacks)
         except Ended as ended:
             status, message = ended.status, ended.message
@@ -251,6 +258,37 @@ class LocalEvaluator:
             confirmed=confirmed and status is Status.OK,
         )
         return with_triviality(evaluation, self.policy)
+
+    def _blaming(self, stages: Callable[[], Status]) -> Status:
+        """Run ``stages``, and see to it that a failure is blamed on whoever caused it.
+
+        Raises:
+            Ended: also where a failure of the reference is the candidate's doing.
+            EvaluatorError: as ``screen``.
+        """
+        try:
+            return stages()
+        except (Ended, EvaluatorError, RequestFailed) as error:
+            if (cause := self._timekeeper.device_lost()) is not None:
+                message = f"the GPU cannot be used any more ({cause}); reset it or restart"
+                raise Ended(Status.MACHINE_UNFIT, message) from error
+            if for_want_of_memory(error) and self._reference_runs():
+                message = "it left the reference, which runs without it, too little memory"
+                raise Ended(Status.OUT_OF_MEMORY, message) from error
+            if isinstance(error, RequestFailed):
+                raise ReferenceFailed(f"the {error.role.value} failed: {error}") from error
+            raise
+
+    def _reference_runs(self) -> bool:
+        """Whether the reference computes every workload now."""
+        try:
+            self._warm_reference()
+            assert self._reference is not None
+            for workload in self._workloads:
+                self._reference.compute(workload, draw_seed())
+        except (EvaluatorError, RequestFailed):
+            return False
+        return True
 
     def _check_policy(self, draft: Draft) -> None:
         entry = self.loaded.problem.entry.candidate_function

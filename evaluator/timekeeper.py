@@ -100,6 +100,10 @@ class Timekeeper:
         writes = self._loaded.problem.contract.writes
         return Roofline(self._limits, self._traffic, in_place=bool(writes))
 
+    def device_lost(self) -> str | None:
+        """Why nothing runs on the device any more; None if something may."""
+        return self._monitor.lost() if self._monitor is not None else None
+
     def open_series(
         self,
         draft: Draft,

@@ -16,9 +16,13 @@ class FakeNvml:
     """Answers like ``pynvml``; what it is not told it does not support."""
 
     NVML_CLOCK_SM = 1
+    NVML_ERROR_GPU_IS_LOST = 15
+    NVML_ERROR_RESET_REQUIRED = 16
 
     class NVMLError(Exception):
-        pass
+        def __init__(self, said: str, value: int = 3) -> None:
+            super().__init__(said)
+            self.value = value
 
     def __init__(self, **answers: Any) -> None:
         self._answers = answers
@@ -31,9 +35,10 @@ class FakeNvml:
 
     def __getattr__(self, name: str) -> Any:
         def answer(*_: object) -> Any:
-            if name not in self._answers:
-                raise self.NVMLError("not supported")
-            return self._answers[name]
+            found = self._answers.get(name, self.NVMLError("not supported"))
+            if isinstance(found, Exception):
+                raise found
+            return found
 
         return answer
 
@@ -95,3 +100,18 @@ def test_reasons_for_a_low_clock_are_words_and_idling_is_none() -> None:
 
 def test_a_processor_has_no_monitor() -> None:
     assert open_monitor("cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "lost"),
+    [
+        (FakeNvml.NVMLError("GPU is lost", 15), "GPU is lost"),
+        (FakeNvml.NVMLError("GPU requires restart", 16), "GPU requires restart"),
+        (FakeNvml.NVMLError("not supported", 3), None),
+        (SimpleNamespace(used=1), None),
+    ],
+)
+def test_a_gpu_that_fell_off_the_bus_is_told_from_one_that_says_little(
+    answer: object, lost: str | None
+) -> None:
+    assert monitor(nvmlDeviceGetMemoryInfo=answer).lost() == lost

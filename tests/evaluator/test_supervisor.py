@@ -1,11 +1,10 @@
-"""What becomes of candidates, good and bad, in the real sandbox."""
+"""What becomes of candidates in the real sandbox; the worst are in ``test_bad_input.py``."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import psutil
 import pytest
 
 from evaluator.candidate import BackendName
-from evaluator.errors import ReferenceFailed
 from evaluator.evaluation import Baseline, Evaluation, Status, Verdict
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 from policies.model import EvaluatorPolicy
@@ -142,51 +140,6 @@ def test_an_exception_on_a_held_out_workload_tells_its_type_and_nothing_else(
     assert "7, 129" not in found.model_dump_json()
 
 
-@pytest.mark.parametrize(
-    ("body", "top", "status"),
-    [
-        ("return out, total", "while True:\n    pass", Status.TIMEOUT),
-        ("\n    while True:\n        pass", "", Status.TIMEOUT),
-        ("raise ValueError('no')", "", Status.RUNTIME_ERROR),
-        ("raise SystemExit(0)", "", Status.RUNTIME_ERROR),
-        ("return torch.empty(1 << 45), total", "", Status.OUT_OF_MEMORY),
-        ("return out, total", "raise RuntimeError('at import')", Status.RUNTIME_ERROR),
-    ],
-)
-def test_hangs_and_failures_end_as_their_own_status_and_the_next_candidate_passes(
-    evaluator: LocalEvaluator, body: str, top: str, status: Status
-) -> None:
-    start = time.monotonic()
-    assert screen(evaluator, body, top=top).status is status
-    assert time.monotonic() - start < 20
-    assert screen(evaluator, "return out, total").status is Status.OK
-
-
-def test_a_hang_in_the_compiler_is_a_timeout_or_a_compile_error() -> None:
-    policy = quick_policy()
-    limits = policy.limits.model_copy(update={"compile_seconds": 3.0})
-    endless = """
-template <int A, int B> struct G {
-  typedef typename G<A - 1, B>::t left;
-  typedef typename G<A, B - 1>::t t;
-};
-template <int B> struct G<0, B> { typedef int t; };
-template <int A> struct G<A, 0> { typedef int t; };
-"""
-    source = samples.RMS_NORM_CPP.replace('extern "C"', endless + 'extern "C"')
-    source = source.replace("float total = 0.0f;", "float total = 0.0f; typename G<800, 800>::t z;")
-    with LocalEvaluator(
-        make_problem(),
-        BackendName.CPP,
-        policy=policy.model_copy(update={"limits": limits}),
-        compiled=CompiledBaseline.NEVER,
-    ) as evaluator:
-        start = time.monotonic()
-        found = evaluator.screen(make_candidate(source))
-    assert found.status in (Status.COMPILE_ERROR, Status.TIMEOUT), found.message
-    assert time.monotonic() - start < 20
-
-
 def test_a_compile_error_carries_the_compilers_message_and_line(
     evaluator: LocalEvaluator,
 ) -> None:
@@ -195,18 +148,6 @@ def test_a_compile_error_carries_the_compilers_message_and_line(
     assert found.status is Status.COMPILE_ERROR
     assert "flaot" in found.message
     assert "source.cpp:9" in found.message
-
-
-def test_a_crash_in_native_code_is_a_runtime_error(evaluator: LocalEvaluator) -> None:
-    source = samples.RMS_NORM_CPP.replace("float total = 0.0f;", "float total = *(float*)0;")
-    assert evaluator.screen(make_candidate(source)).status is Status.RUNTIME_ERROR
-
-
-def test_printing_without_end_harms_nobody(lawless: LocalEvaluator) -> None:
-    top = "for _ in range(20000):\n    print('x' * 10000)"
-    found = screen(lawless, "return out, total", top=top)
-    assert found.status in (Status.OK, Status.TIMEOUT)
-    assert len(found.log_tail) < 20_000
 
 
 HOSTILE = {
@@ -386,24 +327,6 @@ def test_indices_and_state_are_judged_through_the_contract() -> None:
         wrong = evaluator.screen(make_candidate(source.replace(", order\n", ", order.flip(-1)\n")))
     assert right.status is Status.OK, right.message
     assert wrong.status is Status.INCORRECT
-
-
-def test_a_reference_that_cannot_run_a_workload_is_named() -> None:
-    broken = make_problem(
-        source=samples.RMS_NORM_REFERENCE.replace("x = x + residual", "x = x + residual[:, :3]")
-    )
-    with pytest.raises(ReferenceFailed, match="'small'"):
-        LocalEvaluator(broken, BackendName.CPP, compiled=CompiledBaseline.NEVER).__enter__()
-
-
-def test_a_reference_that_disagrees_with_itself_is_refused() -> None:
-    random = make_problem(
-        source=samples.RMS_NORM_REFERENCE.replace(
-            "x = x + residual", "x = x + residual + torch.rand_like(x)"
-        )
-    )
-    with pytest.raises(ReferenceFailed, match="disagrees with itself"):
-        LocalEvaluator(random, BackendName.CPP, compiled=CompiledBaseline.NEVER).__enter__()
 
 
 def test_a_problem_that_zeros_would_solve_is_flagged() -> None:
