@@ -11,6 +11,7 @@ import pytest
 from benchmarks.noise import problems
 from benchmarks.noise.figures import noise_figures, upper_bound
 from benchmarks.noise.rows import Row, RowFile, Study
+from evaluator import machine
 from evaluator.candidate import BackendName
 from evaluator.evaluation import Status, Verdict
 from evaluator.problem import LoadedProblem
@@ -95,6 +96,7 @@ def test_a_lean_copy_leaves_out_what_is_planted() -> None:
     assert "+ extra" not in lean.source
 
 
+@pytest.mark.skipif(not machine.gpus(), reason="there is no GPU")
 @pytest.mark.gpu  # the reference is a Triton kernel too, and no reference is interpreted
 @pytest.mark.parametrize("loaded", problems.self_problems()[:2], ids=lambda p: p.problem.id)
 def test_a_kernel_is_correct_by_its_own_measure(loaded: LoadedProblem) -> None:
