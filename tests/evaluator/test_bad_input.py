@@ -130,6 +130,7 @@ def policy() -> EvaluatorPolicy:
     timing = {
         "waiting_share": 1e9,
         "slope_noise_limit": 1e9,
+        "slope_share": 1e9,
         "self_comparison": None,
         "screen": default.timing.screen.model_copy(update=screen),
     }
