@@ -526,7 +526,9 @@ class LocalEvaluator:
             except (RequestFailed, WorkerCrashed, WorkerTimedOut) as error:
                 ended = ended_by(error, "while its kernels were compiled")
                 message = f"the kernels do not compile for {target.name}: {ended.message}"
-                raise Ended(Status.COMPILE_ERROR, message, detail=ended.detail) from error
+                is_plain = ended.status in (Status.TIMEOUT, Status.OUT_OF_MEMORY)
+                status = ended.status if is_plain else Status.COMPILE_ERROR
+                raise Ended(status, message, detail=ended.detail) from error
 
     def _summarise(
         self, draft: Draft, pairs: Sequence[PairResult], baselines: Baselines | None

@@ -117,12 +117,12 @@ BAD = {
 }
 
 
-def policy() -> EvaluatorPolicy:
+def brief_policy(*, short_seconds: float = SHORT_SECONDS) -> EvaluatorPolicy:
     """Short limits and little timing; judges on a busy machine too."""
     default = EvaluatorPolicy.default()
     limits = {
-        "import_seconds": SHORT_SECONDS,
-        "call_seconds": SHORT_SECONDS,
+        "import_seconds": short_seconds,
+        "call_seconds": short_seconds,
         "compile_seconds": COMPILE_SECONDS,
     }
     derived = {"shapes": 0, "values": 0, "layouts": LayoutPolicy.OFF}
@@ -160,7 +160,7 @@ def evaluator_of(loaded: LoadedProblem, sandbox: Sandbox) -> LocalEvaluator:
     return LocalEvaluator(
         loaded,
         BackendName.CPP,
-        policy=policy(),
+        policy=brief_policy(),
         sandbox=sandbox,
         compiled=CompiledBaseline.NEVER,
     )

@@ -121,6 +121,19 @@ def test_a_kernel_that_only_the_interpreter_accepts_is_a_compile_error(
 
 @without_gpu
 @pytest.mark.sandbox
+def test_a_compilation_that_does_not_end_in_time_is_a_timeout(
+    interpreter: LocalEvaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = interpreter.policy.limits.model_copy(update={"compile_seconds": 0.001})
+    hurried = interpreter.policy.model_copy(update={"limits": limits})
+    monkeypatch.setattr(interpreter, "policy", hurried)
+    found = screen(interpreter, samples.RMS_NORM_TRITON)
+    assert found.status is Status.TIMEOUT, found.message
+    assert "do not compile for sm_90" in found.message
+
+
+@without_gpu
+@pytest.mark.sandbox
 def test_bfloat16_dot_and_libdevice_are_right_in_the_interpreter() -> None:
     with LocalEvaluator(matmul_problem(), BackendName.TRITON) as evaluator:
         found = screen(evaluator, MATMUL_TRITON)
