@@ -292,7 +292,12 @@ class LocalEvaluator:
 
     def _check_policy(self, draft: Draft) -> None:
         entry = self.loaded.problem.entry.candidate_function
-        found = check_source(draft.candidate, entry_function=entry, policy=self.policy.source)
+        found = check_source(
+            draft.candidate,
+            entry_function=entry,
+            policy=self.policy.source,
+            constructed=self.loaded.problem.entry.constructor is not None,
+        )
         if found and found[0].refuses:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             detail = "\n".join(str(v) for v in found)

@@ -61,6 +61,8 @@ class SourcePreset(_Section):
     """Allowed beside the section's own, for every language."""
     entry_may_be_class: bool = False
     """Whether ``ModelNew`` may stand where a function is asked for."""
+    relative_tolerance: NonNegativeFloat = 0.0
+    """What ``CorrectnessPolicy.relative_tolerance`` becomes at least."""
 
 
 class SourcePolicy(_Section):
@@ -314,7 +316,9 @@ class EvaluatorPolicy(_Section):
             ValueError: there is no such preset; the message names those that there are.
         """
         source = SourcePolicy.model_validate({**self.source.model_dump(), "preset": name})
-        return self.model_copy(update={"source": source})
+        looser = max(source.chosen.relative_tolerance, self.correctness.relative_tolerance)
+        correctness = self.correctness.model_copy(update={"relative_tolerance": looser})
+        return self.model_copy(update={"source": source, "correctness": correctness})
 
     @classmethod
     def default(cls) -> Self:

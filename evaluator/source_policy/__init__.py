@@ -29,14 +29,19 @@ __all__ = ["RULES", "Rule", "Violation", "as_flags", "check_source"]
 
 
 def check_source(
-    candidate: Candidate, *, entry_function: str, policy: SourcePolicy
+    candidate: Candidate,
+    *,
+    entry_function: str,
+    policy: SourcePolicy,
+    constructed: bool = False,
 ) -> list[Violation]:
     """Return what ``candidate`` breaks, refusals first; it may run if nothing ``refuses``.
 
     Args:
         candidate: its source is parsed, never run.
-        entry_function: the function, or class where the policy allows, that will be called.
+        entry_function: the function, or class where that may be, that will be called.
         policy: with a preset applied.
+        constructed: whether the problem asks for a class, as KernelBench's do.
     """
     if not policy.enforced:
         return []
@@ -49,7 +54,9 @@ def check_source(
     check_python(names, findings, allowed=allowed, gpu=language is not Language.CPP)
     check_state(names, findings)
     check_fallbacks(names, findings)
-    entry = _entry(tree, entry_function, policy)
+    entry = _entry(
+        tree, entry_function, may_be_class=constructed or policy.chosen.entry_may_be_class
+    )
     if entry is None:
         findings.add("entry", 1, f"no function {entry_function!r}")
     if entry is not None and not language.native:
@@ -69,9 +76,8 @@ def _check_encoding(source: str, findings: Findings) -> None:
         findings.add("encoding", 1, encoding)
 
 
-def _entry(tree: ast.Module, name: str, policy: SourcePolicy) -> ast.AST | None:
-    is_class_allowed = policy.chosen.entry_may_be_class
-    kinds = (ast.FunctionDef, ast.ClassDef) if is_class_allowed else (ast.FunctionDef,)
+def _entry(tree: ast.Module, name: str, *, may_be_class: bool) -> ast.AST | None:
+    kinds = (ast.FunctionDef, ast.ClassDef) if may_be_class else (ast.FunctionDef,)
     return next((n for n in tree.body if isinstance(n, kinds) and n.name == name), None)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from evaluator.candidate import BackendName
+from evaluator.candidate import BackendName, Candidate
 from evaluator.evaluation import Severity
-from evaluator.source_policy import RULES, as_flags
+from evaluator.source_policy import RULES, as_flags, check_source
 from policies.model import DEFAULT_FILE, EvaluatorPolicy
 from tests import samples
 from tests.evaluator.source_policy.checking import check, check_parts, refusals, rules
@@ -139,3 +139,23 @@ def test_a_policy_that_is_off_refuses_nothing() -> None:
     policy = EvaluatorPolicy.default().source.model_copy(update={"enforced": False})
     candidate = make_candidate("import os\neval('1')\n")
     assert check_source(candidate, entry_function="entry", policy=policy) == []
+
+
+@pytest.mark.parametrize("preset", ["keck-cuda", "keck-triton"])
+def test_the_papers_presets_bring_the_papers_tolerance(preset: str) -> None:
+    policy = EvaluatorPolicy.default().with_source_preset(preset)
+    assert policy.correctness.relative_tolerance == 0.01
+    assert EvaluatorPolicy.default().correctness.relative_tolerance == 0
+
+
+def test_a_problem_that_constructs_a_module_takes_a_class_under_every_preset() -> None:
+    source = "import torch\n\n\nclass ModelNew:\n    def forward(self, x):\n        return x\n"
+    candidate = Candidate.create(source, backend=BackendName.CPP, proposer="test")
+    policy = EvaluatorPolicy.default().source
+
+    def refused(**kind: bool) -> set[str]:
+        found = check_source(candidate, entry_function="ModelNew", policy=policy, **kind)
+        return {v.rule for v in found if v.refuses}
+
+    assert refused() == {"entry"}
+    assert refused(constructed=True) == set()
