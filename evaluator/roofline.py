@@ -28,10 +28,11 @@ SEEDS = 4
 """Among which the samples are shared."""
 _SECONDS_SHARE = 0.1
 """Of a call's deadline: what sampling may take."""
-_LOADED_BYTES_PER_CYCLE = 128
-_STORED_BYTES_PER_CYCLE = 64
+_LINE_BYTES = 64
 _CYCLES_PER_US = 6000
-"""No processor's core does more: two loads and one store of 64 bytes, at 6 GHz."""
+_L1_BYTES = 128 << 10
+"""No processor's core stores more than a line a cycle, nor loads more from beyond its first
+cache; none has a larger one, or runs faster than 6 GHz."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,8 @@ def core_floor_us(traffic: Traffic, *, cores: int) -> float:
 
     Nothing comes near, so it says how fast is impossible, and not how fast one could be.
     """
-    loading = traffic.read_bytes / _LOADED_BYTES_PER_CYCLE
-    storing = traffic.written_bytes / _STORED_BYTES_PER_CYCLE
-    return max(loading, storing) / (_CYCLES_PER_US * cores)
+    loaded = max(0.0, traffic.read_bytes - cores * _L1_BYTES)
+    return max(loaded, traffic.written_bytes) / (_LINE_BYTES * _CYCLES_PER_US * cores)
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ COMPILE_SECONDS = 4.0
 LONGEST_SECONDS = 30.0
 """For a whole evaluation of which one stage hangs, on a busy machine."""
 
+FINE = {Status.OK, Status.MACHINE_UNFIT}
+"""Right; on a busy machine nobody can say how fast."""
+
 NOTHING_NATIVE = "\n\nSOURCE = ''\nSIGNATURES = {}\n"
 HONEST = samples.RMS_NORM_REFERENCE + NOTHING_NATIVE
 
@@ -93,7 +96,7 @@ BAD = {
     ),
     "would hang in its exit, were it allowed one": (
         with_body("", DEAF + "import atexit, time\natexit.register(time.sleep, 1e6)"),
-        {Status.OK},
+        FINE,
     ),
     "exits amid a call": (with_body("raise SystemExit(0)"), {Status.RUNTIME_ERROR}),
     "is gone without a word": (with_body("import os; os._exit(0)"), {Status.RUNTIME_ERROR}),
@@ -102,7 +105,7 @@ BAD = {
     "closes its pipes": (with_body("import os; os.closerange(3, 99)"), {Status.RUNTIME_ERROR}),
     "prints a gigabyte": (
         with_body("", "import os\nfor _ in range(1 << 10): os.write(1, b'x' * (1 << 20))"),
-        {Status.OK, Status.TIMEOUT},
+        FINE | {Status.TIMEOUT},
     ),
     "asks for more memory than there is": (
         with_body("torch.empty(1 << 45)"),
@@ -113,12 +116,12 @@ BAD = {
         {Status.OUT_OF_MEMORY},
     ),
     "writes NaN": (with_body("x = x * float('nan')"), {Status.INCORRECT}),
-    "leaves a daemon behind": (with_body("", DAEMON), {Status.OK}),
+    "leaves a daemon behind": (with_body("", DAEMON), FINE),
 }
 
 
 def brief_policy(*, short_seconds: float = SHORT_SECONDS) -> EvaluatorPolicy:
-    """Short limits and little timing; judges on a busy machine too."""
+    """Short limits and little timing."""
     default = EvaluatorPolicy.default()
     limits = {
         "import_seconds": short_seconds,
@@ -129,8 +132,6 @@ def brief_policy(*, short_seconds: float = SHORT_SECONDS) -> EvaluatorPolicy:
     screen = {"workload_seconds": 0.1, "min_rounds": 5, "max_rounds": 5, "slope_pairs": 2}
     timing = {
         "waiting_share": 1e9,
-        "slope_noise_limit": 1e9,
-        "slope_share": 1e9,
         "self_comparison": None,
         "screen": default.timing.screen.model_copy(update=screen),
     }
@@ -178,7 +179,7 @@ def evaluator(sandbox: ZygoteSandbox) -> Iterator[LocalEvaluator]:
 def undisturbed(evaluator: LocalEvaluator) -> Evaluation:
     """The honest candidate before anything bad was there."""
     found = evaluator.screen(make_candidate(HONEST))
-    assert found.status is Status.OK, found.message
+    assert found.status in FINE, found.message
     return found
 
 
@@ -214,7 +215,8 @@ def test_a_candidate_ends_as_what_it_is_and_the_next_one_as_if_it_had_not_been(
     assert memory_kib() < usual_kib + (100 << 10)
     assert wait_for(usual) == set()
     after = evaluator.screen(make_candidate(HONEST))
-    assert (after.status, after.correctness) == (Status.OK, undisturbed.correctness)
+    assert after.status in FINE, after.message
+    assert after.correctness == undisturbed.correctness
 
 
 def test_what_fails_on_a_gpu_that_is_lost_is_not_the_candidates_fault(
@@ -237,7 +239,8 @@ def test_a_reference_that_lacks_memory_only_beside_a_candidate_is_not_at_fault(
         patched.setattr(supervisor, "check_candidate", check)
         assert evaluator.screen(make_candidate(HONEST)).status is Status.OUT_OF_MEMORY
     after = evaluator.screen(make_candidate(HONEST))
-    assert (after.status, after.correctness) == (Status.OK, undisturbed.correctness)
+    assert after.status in FINE, after.message
+    assert after.correctness == undisturbed.correctness
 
 
 BROKEN_REFERENCES = {

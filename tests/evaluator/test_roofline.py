@@ -116,6 +116,11 @@ def test_two_megabytes_are_not_stored_in_a_microsecond_by_two_cores_but_are_by_e
     assert core_floor_us(Traffic(), cores=2) == 0
 
 
+def test_what_the_first_caches_hold_may_be_read_in_no_time() -> None:
+    assert core_floor_us(Traffic(read_bytes=256 << 10), cores=2) == 0
+    assert core_floor_us(Traffic(read_bytes=MIB), cores=2) > 0.9
+
+
 def test_a_time_below_the_floor_is_impossible_and_one_within_the_slack_is_not() -> None:
     assert below_floor(8.0, 10.0, 0.1) is not None
     assert below_floor(9.5, 10.0, 0.1) is None
