@@ -34,6 +34,8 @@ from policies.model import CensusPolicy
 _SHOWN_KERNELS = 32
 _SHOWN_NAME = 120
 _MOST_ENTRIES = 4096
+_BRIEF_NS = 20_000.0
+"""On the host, calls shorter than this are mostly dispatch and calling conventions."""
 _SAME_TIME = 0.7
 """A library kernel that takes less than this share of its time in the reference does less."""
 
@@ -236,6 +238,7 @@ def compare(
         kernels=() if held_out else _uses(works),
         reference_ops=op_counts(reference) if reference is not None else {},
         unimproved=comparable and (same or not improves),
+        brief=raw.on_host and sum(w.ns or 0.0 for w in works) < _BRIEF_NS,
     )
 
 
@@ -345,9 +348,14 @@ def _names(names: Sequence[str]) -> str:
 
 
 def is_unimproved(censuses: Sequence[WorkloadCensus]) -> bool:
-    """Whether no workload on which the reference does anything is improved."""
+    """Whether no workload on which the reference does anything is improved.
+
+    Brief ones count where there are no others: of their time a call's cost is the most, so that
+    a kernel that does nothing has its part in it.
+    """
     working = [c for c in censuses if c.reference_launches != 0]
-    return bool(working) and all(c.unimproved for c in working)
+    telling = [c for c in working if not c.brief] or working
+    return bool(telling) and all(c.unimproved for c in telling)
 
 
 def withhold(
@@ -356,13 +364,14 @@ def withhold(
     censuses: Sequence[WorkloadCensus],
 ) -> tuple[tuple[WorkloadTiming, ...], tuple[Speedup, ...]]:
     """Return timings and speedups with ``unimproved`` where no kernel of its own improves."""
-    repeated = {c.workload: c.unimproved for c in censuses}
+    overall = is_unimproved(censuses)
+    repeated = {c.workload: c.unimproved or (c.brief and overall) for c in censuses}
     return (
         tuple(
             t.model_copy(update={"speedups": _judged(t.speedups, repeated.get(t.workload, False))})
             for t in timings
         ),
-        _judged(speedups, is_unimproved(censuses)),
+        _judged(speedups, overall),
     )
 
 

@@ -313,6 +313,8 @@ class WorkloadCensus(Record):
     unimproved: bool = False
     """Whether the library does the reference's work in the candidate too, or other library
     kernels do in its place: no kernel of the candidate's own explains a gain."""
+    brief: bool = False
+    """Whether its times, on the host, are mostly those of calling; longer workloads then speak."""
 
 
 class Triviality(Record):

@@ -191,6 +191,53 @@ def test_on_the_host_alone_shares_are_unknown_and_work_is_compared_by_op() -> No
     assert not judged(less, reference, "fused")[0].unimproved
 
 
+def on_host(*ops: tuple[str, int, float], own_ns: float | None = None) -> RawCensus:
+    native = () if own_ns is None else entries(("mine", 1, own_ns))
+    return RawCensus(ops=entries(*ops), native=native)
+
+
+HOST_REFERENCE = on_host(("aten::max", 1, 4e4), ("aten::exp", 1, 9e4), ("aten::div", 1, 3e4))
+
+
+def test_on_the_host_a_kernel_beside_another_operator_of_the_library_improves_nothing() -> None:
+    """E66: it runs, on one element; time inside native calls tells."""
+    census, rules = judged(on_host(("aten::_softmax", 1, 8e4), own_ns=2e3), HOST_REFERENCE, "mine")
+    assert is_unimproved([census])
+    assert "decoy" in rules
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        ("aten::empty", 1, 9e4),
+        ("aten::view", 4, 9e4),
+        ("aten::copy_", 1, 9e4),
+        ("aten::neg", 1, 5e4),
+    ],
+)
+def test_on_the_host_a_kernel_may_allocate_and_leave_a_little_to_the_library(
+    beside: tuple[str, int, float],
+) -> None:
+    census, _ = judged(on_host(beside, own_ns=5e4), HOST_REFERENCE, "mine")
+    assert not census.unimproved
+
+
+def test_where_calling_takes_the_time_longer_workloads_say_what_improves() -> None:
+    """A call of a kernel that does nothing costs a third of the library's smallest operator."""
+    long = compare(
+        "long", on_host(("aten::_softmax", 1, 8e4), own_ns=2e3), HOST_REFERENCE, frozenset(), POLICY
+    )
+    tiny = compare(
+        "tiny", on_host(("aten::_softmax", 1, 3e3), own_ns=2e3), HOST_REFERENCE, frozenset(), POLICY
+    )
+    assert (tiny.brief, tiny.unimproved) == (True, False)
+    assert is_unimproved([long, tiny])
+    assert not is_unimproved([tiny])
+    timing = make_evaluation().timings[0].model_copy(update={"workload": "tiny"})
+    timings, _ = withhold((timing,), (), [long, tiny])
+    assert {s.verdict for s in timings[0].speedups} == {Verdict.UNIMPROVED}
+
+
 def test_views_and_allocations_are_no_work() -> None:
     ops = [
         {"name": f"aten::{n}", "count": 1, "ns": 5.0, "bytes": 64} for n in ("empty", "view", "mm")
