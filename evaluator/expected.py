@@ -23,3 +23,5 @@ class Expected:
     """Whether the inputs are extreme, so that only gross errors count."""
     alternatives: tuple[CallResult, ...] = ()
     """The reference in float64 on inputs moved by a rounding error: what near ties may select."""
+    jitter: float = 0.0
+    """By how much of themselves those inputs moved, one standard deviation."""

@@ -68,13 +68,13 @@ def _row_fault(
     """Count the unexplained replacements of one row; None when the row is plainly wrong."""
     place = {int(index): at for at, index in enumerate(want)}
     boundary = int(np.argmin(truth)) if truth[0] >= truth[-1] else int(np.argmax(truth))
-    tied = int((np.abs(truth - truth[boundary]) <= slack).sum()) > 1
+    tied = int(_near(truth, truth[boundary], slack).sum()) > 1
     unknown = 0
     for at, index in enumerate(got):
         if index in (want[at], own[at]):
             continue
         there = place.get(int(index), boundary)
-        if not abs(mine[at] - truth[there]) <= 2 * slack[at]:
+        if not _near(mine[at], truth[there], 2 * slack[at]):
             return None
         unknown += int(int(index) not in place and not tied)
     return unknown
@@ -85,7 +85,13 @@ def _tied_share(truth: Array, slack: Array) -> float:
     if truth.shape[1] < 2:
         return 0.0
     ordered = np.sort(truth, axis=1)
-    return float(np.mean(np.diff(ordered, axis=1) <= slack[:, 1:]))
+    return float(np.mean(_near(ordered[:, 1:], ordered[:, :-1], slack[:, 1:])))
+
+
+def _near(one: Array, other: Array, slack: Array) -> Array:
+    """Whether values tie; equal infinities do, and what is masked by one is often selected."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((one == other) | (np.abs(one - other) <= slack))
 
 
 def _rows(values: Array, axis: int) -> Array:

@@ -67,8 +67,7 @@ class Reference:
         if key not in self._expected:
             expected = self.compute(workload, seed)
             if self._selects(expected):
-                alternatives = self._alternatives(workload, seed, expected)
-                expected = replace(expected, alternatives=alternatives)
+                expected = self._with_alternatives(workload, seed, expected)
             self._expected[key] = expected
         return self._expected[key]
 
@@ -131,7 +130,7 @@ class Reference:
         result = check_call(contract, self.tolerance, expected, got, allow_lower_precision=allow)
         if not result.faults or expected.alternatives or not self._selects(expected):
             return result
-        expected = replace(expected, alternatives=self._alternatives(workload, seed, expected))
+        expected = self._with_alternatives(workload, seed, expected)
         return check_call(contract, self.tolerance, expected, got, allow_lower_precision=allow)
 
     @property
@@ -182,17 +181,16 @@ class Reference:
     def _selects(self, expected: Expected) -> bool:
         return expected.lifted is not None and selects(self.problem.contract)
 
-    def _alternatives(
-        self, workload: Workload, seed: int, expected: Expected
-    ) -> tuple[CallResult, ...]:
-        """The reference in float64 on inputs that a rounding error moved."""
+    def _with_alternatives(self, workload: Workload, seed: int, expected: Expected) -> Expected:
+        """``expected`` with the reference in float64 on inputs that a rounding error moved."""
         amplitude = max(_LEAST_JITTER, 2 * _typical_error(self.problem, expected))
         seconds = self._policy.limits.call_seconds
         runs = [
             self.client.run(workload, seed, seconds=seconds, lifted=True, jitter=(amplitude, n))
             for n in range(self._policy.correctness.near_tie_draws)
         ]
-        return tuple(replace(run, arguments={}, zones={}) for run in runs)
+        alternatives = tuple(replace(run, arguments={}, zones={}) for run in runs)
+        return replace(expected, alternatives=alternatives, jitter=amplitude)
 
     def _check_itself(self, workload: Workload, expected: Expected, again: CallResult) -> None:
         if not same_bits(expected.native, again):

@@ -4,7 +4,9 @@ Where indices select by a key that no output shows (a router's biased scores), a
 among nearly equal keys changes values by any amount. Such a row is right when it is, indices
 and values together, what the reference gives for inputs moved by a rounding error. So each row
 that selects otherwise is compared with the run among ``Expected.alternatives`` that selects
-what it selects; if none does, it stays compared with the expected one, and fails.
+what it selects; if none does, it stays compared with the expected one, and fails. Where values
+tie visibly, the other choice has the same values, and the moved inputs of the alternative would
+only blur them: there the indices alone are the alternative's.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ import numpy as np
 from evaluator.expected import Expected
 from evaluator.problem import Contract, OutputKind
 from evaluator.tensors import Array, CallResult, Snapshot, Substitute
+
+_REACH = 8.0
+"""Nothing that moves by normal noise goes further than so many of its deviations."""
 
 
 def selects(contract: Contract) -> bool:
@@ -38,10 +43,12 @@ def follow_selection(contract: Contract, expected: Expected, got: CallResult) ->
             continue
         rows = _Rows(axis, is_ordered=output.order_free_dim is None)
         source = rows.sources(got, position, expected.lifted, runs)
+        reach = _REACH * expected.jitter
+        differing = rows.differing(expected.lifted, output.selects, source, runs, reach)
         lifted, native = expected.lifted, expected.native
-        for p in group:
-            lifted = rows.substituted(lifted, p, source, runs)
-            native = rows.substituted(native, p, source, runs)
+        for p, chosen in ((position, source), (output.selects, differing)):
+            lifted = rows.substituted(lifted, p, chosen, runs)
+            native = rows.substituted(native, p, chosen, runs)
         expected = replace(expected, lifted=lifted, native=native)
     return expected
 
@@ -66,6 +73,24 @@ class _Rows:
             open_rows &= ~fits
         return source
 
+    def differing(
+        self,
+        expected: CallResult,
+        position: int,
+        source: Array,
+        runs: Sequence[CallResult],
+        reach: float,
+    ) -> Array:
+        """``source`` without the rows whose values differ by no more than the noise of its run."""
+        want = self._values(expected.outputs[position])
+        near = reach * np.abs(np.where(np.isfinite(want), want, 0.0)).max(axis=1, keepdims=True)
+        kept = np.array(source)
+        for number in np.unique(source[source >= 0]):
+            theirs = self._values(runs[number].outputs[position])
+            same = np.isclose(theirs, want, rtol=0.0, atol=near, equal_nan=True).all(axis=1)
+            kept[(source == number) & same] = -1
+        return kept
+
     def substituted(
         self, call: CallResult, position: int, source: Array, runs: Sequence[CallResult]
     ) -> CallResult:
@@ -84,6 +109,12 @@ class _Rows:
 
     def _keys(self, output: Snapshot) -> Array:
         moved = self._moved(output)
+        rows = moved.reshape(-1, moved.shape[-1])
+        return rows if self._is_ordered else np.sort(rows, axis=1)
+
+    def _values(self, output: Snapshot) -> Array:
+        """Rows of numbers; sorted where their order is free."""
+        moved = self._moved(output).astype(np.float64)
         rows = moved.reshape(-1, moved.shape[-1])
         return rows if self._is_ordered else np.sort(rows, axis=1)
 

@@ -65,3 +65,13 @@ def test_a_last_index_that_nobody_selects_is_wrong_where_nothing_ties() -> None:
 def test_an_index_that_occurs_twice_is_wrong() -> None:
     scores = np.zeros((ROWS, CHOICES))
     assert faults(scores, np.zeros((ROWS, TAKEN), dtype=np.int64)) is not None
+
+
+def test_which_of_the_masked_elements_fill_up_a_row_is_free() -> None:
+    scores = np.random.default_rng(1).normal(size=(ROWS, CHOICES))
+    scores[:, TAKEN - 2 :] = -np.inf
+    other = top(scores)[1]
+    other[:, TAKEN - 2 :] = [CHOICES - 1, CHOICES - 3]
+    assert faults(scores, other) is None
+    other[:, 0] = CHOICES - 2
+    assert faults(scores, other) is not None

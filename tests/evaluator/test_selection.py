@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from evaluator.correctness import check_call
 from evaluator.expected import Expected
@@ -15,6 +16,7 @@ ROUTER = Contract(
     outputs=(Output(), Output(kind=OutputKind.INDICES, selects=0)), returns_tuple=True
 )
 ROWS, EXPERTS, TAKEN = 200, 16, 4
+JITTER = 2e-7
 
 
 def route(scores: Any, bias: Any) -> tuple[Any, Any]:
@@ -41,12 +43,12 @@ def narrow(weights: Any, chosen: Any) -> CallResult:
 def expectation(scores: Any, bias: Any) -> Expected:
     rng = np.random.default_rng(6)
     alternatives = tuple(
-        make_call(list(route(scores * (1 + 2e-7 * rng.normal(size=scores.shape)), bias)))
+        make_call(list(route(scores * (1 + JITTER * rng.normal(size=scores.shape)), bias)))
         for _ in range(8)
     )
     weights, chosen = route(scores, bias)
     plain = make_expected(narrow(weights, chosen), make_call([weights, chosen]))
-    return replace(plain, alternatives=alternatives)
+    return replace(plain, alternatives=alternatives, jitter=JITTER)
 
 
 def kinds(expected: Expected, got: CallResult) -> set[str]:
@@ -77,3 +79,31 @@ def test_a_choice_that_is_no_near_tie_is_wrong() -> None:
     moved = scores.copy()
     moved[7, route(scores, bias)[1][7, 0]] = 0.0
     assert kinds(expectation(scores, bias), narrow(*route(moved, bias)))
+
+
+def best(scores: Any, *, first: bool = True) -> tuple[Any, Any]:
+    """The largest; among equal ones the first or the last."""
+    flipped = scores if first else scores[:, ::-1]
+    order = np.argsort(-flipped, axis=1, kind="stable")[:, :TAKEN]
+    chosen = order if first else scores.shape[1] - 1 - order
+    return np.take_along_axis(scores, chosen, axis=1), chosen
+
+
+@pytest.mark.parametrize("values", [[-0.7, 0.1, 2.5], [0.0, 1.0], [-np.inf, 0.3, 0.9]])
+@pytest.mark.parametrize("sigma", [2e-7, 1e-6, 1e-4])
+def test_the_other_end_of_visible_ties_is_right_although_moved_inputs_select_it_too(
+    values: list[float], sigma: float
+) -> None:
+    rng = np.random.default_rng(2)
+    scores = rng.choice(values, size=(ROWS, 6)).astype(np.float32).astype(np.float64)
+    noise = [1 + sigma * rng.normal(size=scores.shape) for _ in range(20)]
+    alternatives = tuple(make_call(list(best(scores * n))) for n in noise)
+    expected = make_expected(narrow(*best(scores)), make_call(list(best(scores))))
+    expected = replace(expected, alternatives=alternatives, jitter=sigma)
+    weights, chosen = best(scores, first=False)
+    mine = {tuple(row) for row in chosen}
+    assert any(mine & {tuple(r) for r in a.outputs[1].array()} for a in alternatives)
+    assert not kinds(expected, narrow(weights, chosen))
+    wrong = np.array(weights)
+    wrong[3] += 0.01
+    assert kinds(expected, narrow(wrong, chosen))
