@@ -13,10 +13,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from evaluator.attention import attention
 from evaluator.tensors import Array
 
 _BLOCK_ELEMENTS = 1 << 16
-_MOST_THREADS = 8
+_MOST_THREADS = 4
 _MIN_ROW = 16
 """Rows shorter than this have no scale of their own; the whole tensor gives it."""
 
@@ -42,7 +43,8 @@ def over_blocks(function: Callable[[Block], T], shape: tuple[int, ...]) -> Itera
     if len(blocks) < 4:
         return [quietly(block) for block in blocks]
     workers = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
-    with ThreadPoolExecutor(workers) as pool:
+    # One comparison at a time is already on several threads.
+    with attention(), ThreadPoolExecutor(workers) as pool:
         return list(pool.map(quietly, blocks))
 
 

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from evaluator import machine
+from evaluator.attention import many_threads
 from evaluator.backends import Backend, choose_backend, runs_here
 from evaluator.candidate import BackendName, Candidate
 from evaluator.census import withhold
@@ -180,12 +181,15 @@ class LocalEvaluator:
             EvaluatorError: as ``screen``; what has not been started then never is.
         """
         pool = ThreadPoolExecutor(self.lanes, thread_name_prefix="screen")
-        try:
-            running = [pool.submit(self.screen, c, incumbent_us=incumbent_us) for c in candidates]
-            for done in as_completed(running):
-                yield done.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        with many_threads():
+            try:
+                screens = [
+                    pool.submit(self.screen, c, incumbent_us=incumbent_us) for c in candidates
+                ]
+                for done in as_completed(screens):
+                    yield done.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     @property
     def lanes(self) -> int:

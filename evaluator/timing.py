@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evaluator.attention import attention
 from evaluator.claims import (
     SlopePair,
     implausible_claim,
@@ -173,9 +174,10 @@ class _Series:
         blocks: dict[str, BlockTime] = {}
         other: BlockTime | None = None
         for who in order:
-            blocks[who] = self._block(self._everyone[who])
             if slope and who == OWN:
-                other = self._block(self._own, calls=self._own.other_calls)
+                blocks[who], other = self._slope_pair()
+            else:
+                blocks[who] = self._block(self._everyone[who])
         cause = disturbance(blocks, self._policy, on_the_cores=self._on_the_cores)
         self.rounds.add(blocks, cause)
         if other is not None and cause is None:
@@ -264,9 +266,12 @@ class _Series:
 
     def _more_slopes(self, wanted: int) -> None:
         while len(self._slopes) < wanted:
-            usual = self._block(self._own)
-            other = self._block(self._own, calls=self._own.other_calls)
-            self._slopes.append(SlopePair(usual, other))
+            self._slopes.append(SlopePair(*self._slope_pair()))
+
+    def _slope_pair(self) -> tuple[BlockTime, BlockTime]:
+        """A block of the candidate as always, and one of another length."""
+        with attention():
+            return self._block(self._own), self._block(self._own, calls=self._own.other_calls)
 
     def _watch(self, cause: Cause | None) -> None:
         """Note why the clock is low, and let a device whose clock moved rest a little."""
