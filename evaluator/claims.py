@@ -6,7 +6,7 @@ and of all that is done once per block; a claim far below it was made up. On a b
 slope is noisy, but what lies outside the claims is not: waiting falls inside them. So that must
 not grow with the calls either. What runs on after the block's own stream has ended, on another
 stream, is time that was hidden. How noisy the machine is eager's blocks tell, in which a
-candidate has no hand.
+candidate has no hand. A slope that is not positive, or below the claim, accuses nobody.
 """
 
 from __future__ import annotations
@@ -75,15 +75,18 @@ def made_up_claim(
         policy: how far below the slope a claim may lie.
     """
     slope = slope_ns(pairs)
+    if slope <= 0:
+        return None
     claim = float(np.median([p.usual.per_call_ns for p in pairs]))
     added = min(p.added_calls for p in pairs)
-    allowed = policy.slope_share * max(0.0, slope) + 1e3 * policy.slope_resolution_us / added
+    allowed = policy.slope_share * slope + 1e3 * policy.slope_resolution_us / added
     hidden = [_hidden_ns(b) for b in baseline]
     slope_noise = uncertainty(pairs, baseline) * slope
     hidden_noise = _DEVIATIONS * _HIDDEN_NOISE * _noise(hidden) / math.sqrt(len(pairs)) / added
     excess = float(np.median([p.slope_ns - p.usual.per_call_ns for p in pairs]))
     outside = float(np.median([p.hidden_ns for p in pairs]))
-    if excess <= allowed + slope_noise and outside <= allowed + hidden_noise:
+    hides = excess > 0 and outside > allowed + hidden_noise
+    if excess <= allowed + slope_noise and not hides:
         return None
     return (
         f"claimed {claim / 1e3:.2f} us a call where one more call costs {slope / 1e3:.2f} us by "
@@ -92,7 +95,12 @@ def made_up_claim(
 
 
 def uncertainty(pairs: Sequence[SlopePair], baseline: Sequence[BlockTime]) -> float:
-    """How far the slope may be off because the machine is noisy, as a share."""
+    """How far the slope may be off because the machine is noisy, as a share.
+
+    Infinite where it says that more calls take less time.
+    """
+    if slope_ns(pairs) <= 0:
+        return math.inf
     walls = [b.wall_ns for b in baseline]
     noise = _noise(walls) / float(np.median(walls))
     return _DEVIATIONS * _SLOPE_NOISE * noise / math.sqrt(len(pairs))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluator.claims import SlopePair, made_up_claim, slope_ns, unjoined_work
+from evaluator.claims import SlopePair, made_up_claim, slope_ns, uncertainty, unjoined_work
 from evaluator.client import BlockTime
 from policies.model import EvaluatorPolicy
 
@@ -74,6 +74,27 @@ def test_honesty_in_longer_blocks_alone_does_not_hide_a_forged_claim() -> None:
         POLICY,
     )
     assert doubt is not None
+
+
+@given(
+    call_us=st.floats(1, 5000),
+    claimed_share=st.floats(0.1, 1.0),
+    slower=st.floats(1.05, 20.0),
+    noise=st.floats(0, 1.0),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_slope_below_the_claim_or_below_zero_accuses_nobody(
+    call_us: float, claimed_share: float, slower: float, noise: float
+) -> None:
+    """The usual blocks were disturbed: by our own clock the longer ones took hardly more."""
+    calls = max(1, round(3000 / call_us))
+    usual = blocks(slower * call_us, calls, count=5)
+    other = blocks(call_us, 2 * calls, count=5, claimed_share=claimed_share)
+    eager = blocks(call_us, calls, count=15, noise=noise)
+    pairs_made = [SlopePair(u, o) for u, o in zip(usual, other, strict=True)]
+    assert made_up_claim(pairs_made, eager, POLICY) is None
+    if slope_ns(pairs_made) <= 0:
+        assert uncertainty(pairs_made, eager) == np.inf
 
 
 def test_work_that_goes_on_after_the_stream_has_ended_is_told() -> None:

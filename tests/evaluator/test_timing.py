@@ -271,6 +271,19 @@ def test_where_our_own_clock_is_too_noisy_to_check_a_claim_there_is_no_number() 
         measured(lambda _: took(1e6, wall_ns=2e6), lambda n: took(1e6, wall_ns=1e6 + n % 5 * 1e6))
 
 
+def test_where_more_calls_take_less_time_by_our_own_clock_there_is_no_number() -> None:
+    class Disturbed(ScriptedClient):
+        def block(self, handle: int, calls: int, *, seconds: float) -> BlockTime:
+            return replace(
+                super().block(handle, 1, seconds=seconds), calls=calls, wall_ns=9 * 10**6 // calls
+            )
+
+    with pytest.raises(MachineBusy, match="more calls took less time"):
+        measured_clients(
+            Disturbed(lambda _: took(1e6)), ScriptedClient(lambda _: took(2e6)), Clock.WALL_PINNED
+        )
+
+
 def test_our_own_clock_agrees_with_an_honest_candidate() -> None:
     found = measured(lambda _: took(1e6), lambda _: took(2e6))
     assert found.suspicion is None
