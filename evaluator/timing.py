@@ -5,7 +5,8 @@ a round that something disturbed is dropped whole (``rounds.py``). Sampling stop
 interval is narrow enough or a cap is hit. At random rounds a second block of another length
 follows the candidate's, for the slope of the supervisor's own clock (``claims.py``), and at one
 a buffer gets fresh content and the outputs of a call on it come back to be compared: work that
-was skipped or remembered shows there.
+was skipped or remembered shows there; that outputs were kept by content, in the time of what is
+new (``freshness.py``).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from evaluator.client import BlockTime
 from evaluator.clocks import Monitor, strangers
 from evaluator.contestant import Contestant
 from evaluator.evaluation import Baseline, Clock
+from evaluator.freshness import ContentPair, remembered
 from evaluator.rounds import OWN, Cause, Rounds, disturbance
 from evaluator.stage import Stage
 from evaluator.statistics import Floats, half_width
@@ -43,6 +45,11 @@ _PATIENCE = 3
 """A busy machine gets this many times the seconds to come by undisturbed rounds."""
 _SECOND_LOOK = 3
 """Before a claim is doubted by its slope, so many times more pairs are measured."""
+_CONTENT_PAIRS = 2
+_MORE_CONTENT_PAIRS = 8
+"""Where the first are in doubt; all of them must agree."""
+_CONTENT_BUFFERS = 3
+_SEED_BITS = 62
 _COOL_DOWN_GROWTH = 1.5
 _LONGEST_COOL_DOWN_SECONDS = 0.5
 _PICK_BITS = 30
@@ -138,6 +145,8 @@ def measure(
         series.expect_nobody_else()
         _expect_quiet(series.rounds, workload, policy)
         doubt = series.doubt(budget.slope_pairs)
+        if doubt is None and not coarse:
+            doubt = series.memory()
     return series.measurement(suspicion or doubt)
 
 
@@ -222,6 +231,14 @@ class _Series:
             or unjoined_work(self.rounds.claims, eager, self._policy)
         )
 
+    def memory(self) -> str | None:
+        """Why outputs seem to be kept by their inputs' content, or None if they do not."""
+        pairs = [self._content_pair() for _ in range(_CONTENT_PAIRS)]
+        if remembered(pairs, self._policy) is None:
+            return None
+        pairs += [self._content_pair() for _ in range(_MORE_CONTENT_PAIRS)]
+        return remembered(pairs, self._policy)
+
     def expect_nobody_else(self) -> None:
         """Raise MachineBusy where a process that is not ours computes on the device."""
         if self._monitor is None or not self._policy.exclusive_gpu:
@@ -265,6 +282,25 @@ class _Series:
         if before is None or after is None:
             return block
         return replace(block, clocks_mhz=(before, after))
+
+    def _content_pair(self) -> ContentPair:
+        """Time new content in one of the first buffers, and later the same content again.
+
+        Between the two, a usual block has caches and branch predictors forget it.
+        """
+        index = self._rng.randrange(min(self._own.seeds, _CONTENT_BUFFERS))
+        seed = self._rng.getrandbits(_SEED_BITS)
+        new = self._refilled(index, seed)
+        self._block(self._own)
+        return ContentPair(new, self._refilled(index, seed))
+
+    def _refilled(self, index: int, seed: int) -> BlockTime:
+        """Few calls, the last of them on content that was just written."""
+        own = self._own
+        calls = own.step if own.clock is Clock.GRAPH_REPLAY else index + 1
+        with self.stage.only(own.client):
+            own.client.refill(own.handle, index, seed, seconds=self._seconds)
+        return self._block(own, calls=calls)
 
     def _more_slopes(self, wanted: int) -> None:
         while len(self._slopes) < wanted:

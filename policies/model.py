@@ -200,6 +200,10 @@ class TimingPolicy(_Section):
     """Where our own clock is less certain than this share, no claim is believed."""
     idle_share: PositiveFloat
     """The device may be busy for this share of a block after the block's own stream ended."""
+    fresh_share: PositiveFloat
+    """A call on content never seen may take so many known ones longer: branches are learned too."""
+    fresh_resolution_us: PositiveFloat
+    """And by so much; few calls are timed for it."""
     roofline_slack: float = Field(ge=0.0, lt=1.0)
     """A time so far below the least that memory allows is impossible."""
     waiting_share: PositiveFloat

@@ -172,8 +172,8 @@ def test_a_machine_on_which_every_round_is_disturbed_gives_no_number() -> None:
 
 
 def test_rounds_that_are_slow_but_undisturbed_are_waited_for() -> None:
-    def slow(_number: int) -> BlockTime:
-        time.sleep(BUDGET.workload_seconds)
+    def slow(number: int) -> BlockTime:
+        time.sleep(BUDGET.workload_seconds * (number < 8))
         return took(1e6)
 
     found = measured(slow, lambda _: took(2e6))
@@ -188,8 +188,8 @@ class LastRound(random.Random):
 
 
 def test_a_block_is_audited_although_slow_rounds_end_before_its_turn() -> None:
-    def slow(_number: int) -> BlockTime:
-        time.sleep(BUDGET.workload_seconds)
+    def slow(number: int) -> BlockTime:
+        time.sleep(BUDGET.workload_seconds * (number < 8))
         return took(1e6)
 
     own, eager = ScriptedClient(slow), ScriptedClient(lambda _: took(2e6))
@@ -269,6 +269,50 @@ def test_our_own_clock_finds_a_candidate_out_that_claims_half_its_time() -> None
 def test_where_our_own_clock_is_too_noisy_to_check_a_claim_there_is_no_number() -> None:
     with pytest.raises(MachineBusy, match="our own clock is uncertain"):
         measured(lambda _: took(1e6, wall_ns=2e6), lambda n: took(1e6, wall_ns=1e6 + n % 5 * 1e6))
+
+
+class Remembering(ScriptedClient):
+    """Keeps what it was given: a call on content that it has seen takes ``known_ns``."""
+
+    def __init__(self, new_ns: float, known_ns: float) -> None:
+        super().__init__(lambda _: took(known_ns))
+        self._surcharge = new_ns - known_ns
+        self._seen: set[int] = set()
+        self._is_new = False
+
+    def refill(self, _handle: int, _index: int, seed: int, *, seconds: float) -> None:
+        self._is_new = seed not in self._seen
+        self._seen.add(seed)
+
+    def block(self, handle: int, calls: int, *, seconds: float) -> BlockTime:
+        once = super().block(handle, calls, seconds=seconds)
+        extra = self._surcharge if self._is_new else 0.0
+        self._is_new = False
+        return replace(
+            once,
+            claimed_ns=once.claimed_ns + extra,
+            wall_ns=int(once.wall_ns + extra),
+            until_idle_ns=once.until_idle_ns + extra,
+        )
+
+
+@pytest.mark.parametrize("clock", [Clock.WALL_PINNED, Clock.GRAPH_REPLAY, Clock.STREAM_EVENTS])
+@pytest.mark.parametrize(("new_ns", "found_out"), [(2.4e6, True), (1.5e5, False)])
+def test_outputs_that_are_remembered_by_content_are_found_out(
+    clock: Clock, new_ns: float, found_out: bool
+) -> None:
+    """E46: half as slow again is what caches and branch predictors remember, and honest."""
+    own = Remembering(new_ns, 1e5)
+    found = measured_clients(own, ScriptedClient(lambda _: took(2.4e6)), clock)
+    assert ("outputs are remembered" in (found.suspicion or "")) is found_out
+
+
+def test_noise_alone_is_not_taken_for_memory() -> None:
+    rng = random.Random(3)
+    for _ in range(20):
+        own = ScriptedClient(lambda _: took(1e6 * (1 if rng.random() < 0.97 else 5)))
+        found = measured_clients(own, ScriptedClient(lambda _: took(2e6)), Clock.WALL_PINNED)
+        assert "remembered" not in (found.suspicion or "")
 
 
 def test_where_more_calls_take_less_time_by_our_own_clock_there_is_no_number() -> None:
