@@ -201,9 +201,9 @@ class TimingPolicy(_Section):
     idle_share: PositiveFloat
     """The device may be busy for this share of a block after the block's own stream ended."""
     fresh_share: PositiveFloat
-    """A call on content never seen may take so many known ones longer: branches are learned too."""
+    """A call on content never seen may take so many known ones longer."""
     fresh_resolution_us: PositiveFloat
-    """And by so much; few calls are timed for it."""
+    """And by so much: a core learns the branches of a sort of 300 numbers, and saves 8 us."""
     roofline_slack: float = Field(ge=0.0, lt=1.0)
     """A time so far below the least that memory allows is impossible."""
     waiting_share: PositiveFloat
