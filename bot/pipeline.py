@@ -23,6 +23,7 @@ from evolver.budget import DEFAULT_STEPS, Budget
 from evolver.errors import SearchError
 from evolver.progress import Observer, ignore
 from evolver.proposers.base import Proposer
+from evolver.proposers.llm.config import LlmConfig
 from evolver.run import Run, RunConfig, problem_sha256, require_free
 from evolver.summary import Summary
 
@@ -50,6 +51,8 @@ class SearchOrder:
     steps: int | None = None
     minutes: float | None = None
     seed: int | None = None
+    llm: LlmConfig | None = None
+    """The models to ask; None asks none."""
 
 
 def extract_stage(target: str, repository: Path, *, workloads: Path | None = None) -> LoadedProblem:
@@ -115,6 +118,24 @@ def make_lineup() -> Lineup:
     return Lineup(seeders=[CompilerProposer()], proposers=[MutateProposer()])
 
 
+def _lineup_for(run: Run) -> Lineup:
+    """Return the proposers that the run asks for.
+
+    Raises:
+        LlmUnavailable: a model is asked for and cannot be.
+    """
+    from evolver.proposers.mutate import OPERATORS
+
+    backend, llm = run.config.backend, run.config.llm
+    lineup = make_lineup() if backend in OPERATORS else Lineup(seeders=[], proposers=[])
+    if llm is None:
+        return lineup
+    from evolver.proposers.llm import TRANSCRIPT_FILE, LlmProposer, hardware_for
+
+    asked = LlmProposer(llm, run.path / TRANSCRIPT_FILE, hardware=hardware_for(backend)).checked()
+    return Lineup(seeders=lineup.seeders, proposers=[*lineup.proposers, asked])
+
+
 def default_backend() -> BackendName:
     """Return ``triton`` where there is a GPU to time it on, else ``cpp``."""
     return BackendName.TRITON if gpus() else BackendName.CPP
@@ -134,7 +155,7 @@ def latest_run_path(problem_id: str) -> Path | None:
 def _search(run: Run, evaluator: Evaluator, observer: Observer, began: float) -> Summary:
     from evolver.search import Search
 
-    with closing(make_lineup()) as lineup:
+    with closing(_lineup_for(run)) as lineup:
         search = Search(
             run,
             evaluator,
@@ -151,6 +172,8 @@ def _resumed(loaded: LoadedProblem, run_path: Path, order: SearchOrder) -> Run:
     run = Run.resume(run_path, loaded=loaded, backend=order.backend, seed=order.seed)
     if order.steps is not None or order.minutes is not None:
         run.set_budget(steps=order.steps, minutes=order.minutes)
+    if order.llm is not None:
+        run.set_llm(order.llm)
     return run
 
 
@@ -159,10 +182,11 @@ def _config(loaded: LoadedProblem, order: SearchOrder) -> RunConfig:
 
     unlimited = order.steps is None and order.minutes is None
     backend = order.backend or default_backend()
-    if backend not in OPERATORS:
+    if backend not in OPERATORS and order.llm is None:
         raise SearchError(
-            f"nothing proposes {backend} candidates yet; search with --backend "
-            f"{' or '.join(OPERATORS)}, or judge one of your own with `ksmith evaluate`"
+            f"nothing but a model proposes {backend} candidates yet; name one with --model, "
+            f"search with --backend {' or '.join(OPERATORS)}, or judge one of your own with "
+            "`ksmith evaluate`"
         )
     return RunConfig(
         problem_id=loaded.problem.id,
@@ -171,6 +195,7 @@ def _config(loaded: LoadedProblem, order: SearchOrder) -> RunConfig:
         seed=order.seed or 0,
         steps=DEFAULT_STEPS if unlimited else order.steps,
         minutes=order.minutes,
+        llm=order.llm,
         versions=_versions(),
         created_at=datetime.now(UTC),
     )

@@ -45,7 +45,13 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         ReferenceFailed,
         SandboxUnavailable,
     )
-    from evolver.errors import MachineTrouble, RunDamaged, RunUnwritable, SearchError
+    from evolver.errors import (
+        LlmUnavailable,
+        MachineTrouble,
+        RunDamaged,
+        RunUnwritable,
+        SearchError,
+    )
     from integrations.errors import IntegrationError, ProblemUnwritable, Refused
     from integrations.patch.errors import (
         BranchExists,
@@ -65,6 +71,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (RunUnwritable, ExitCode.MACHINE_CANNOT),
         (RunDamaged, ExitCode.MACHINE_CANNOT),
         (MachineTrouble, ExitCode.MACHINE_CANNOT),
+        (LlmUnavailable, ExitCode.MACHINE_CANNOT),
         (SearchError, ExitCode.WRONG_USE),
         (RepositoryUnfit, ExitCode.WRONG_USE),
         (BranchExists, ExitCode.WRONG_USE),

@@ -12,7 +12,18 @@ from types import FrameType
 
 import typer
 
-from cli import bench, demo, doctor, evaluate, extract, integrate, optimize, report, verify
+from cli import (
+    bench,
+    demo,
+    doctor,
+    evaluate,
+    extract,
+    integrate,
+    optimize,
+    report,
+    serve_model,
+    verify,
+)
 from cli.failures import ExitCode, Interrupted, tell_failure
 
 app = typer.Typer(
@@ -22,7 +33,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for group in (doctor, demo, extract, optimize, evaluate, integrate, verify, report, bench):
+GROUPS = (
+    doctor, demo, extract, optimize, serve_model, evaluate, integrate, verify, report, bench
+)  # fmt: skip
+for group in GROUPS:
     group.register(app)
 
 

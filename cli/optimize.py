@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.failures import ExitCode, Interrupted
-from cli.options import SandboxOption, backend_named, use_sandbox
+from cli.options import SandboxOption, backend_named, llm_named, use_sandbox
 
 if TYPE_CHECKING:
     from bot.pipeline import SearchOrder
@@ -51,6 +51,18 @@ def optimize(
         typer.Option("--output", "-o", help="Run directory. Default: runs/<problem>-<date>."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run.")] = False,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[=WEIGHT]", help="Ask this model too; repeatable."),
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where MODEL answers. Default: serve-model's."),
+    ] = None,
+    llm: Annotated[
+        Path | None,
+        typer.Option(help="Models, prices and limits, as YAML; or a run.yaml.", dir_okay=False),
+    ] = None,
     sandbox: SandboxOption = None,
     json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")] = False,
 ) -> None:
@@ -58,7 +70,13 @@ def optimize(
     from bot.pipeline import SearchOrder
 
     use_sandbox(sandbox)
-    order = SearchOrder(backend=backend_named(backend), steps=steps, minutes=minutes, seed=seed)
+    order = SearchOrder(
+        backend=backend_named(backend),
+        steps=steps,
+        minutes=minutes,
+        seed=seed,
+        llm=llm_named(model or [], endpoint, llm),
+    )
     loaded = _problem(source, repo, workloads)
     run_path = output if output is not None else _run_path(loaded.problem.id, resume=resume)
     try:

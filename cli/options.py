@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from evaluator.candidate import BackendName
+    from evolver.proposers.llm.config import LlmConfig
     from policies.model import EvaluatorPolicy
 
 
@@ -70,3 +72,36 @@ def backend_named(name: str | None) -> BackendName | None:
     if name not in names:
         raise typer.BadParameter(f"--backend {name}: choose one of {', '.join(names)}")
     return BackendName(name)
+
+
+def llm_named(models: list[str], endpoint: str | None, path: Path | None) -> LlmConfig | None:
+    """Return the models that ``--model NAME[=WEIGHT]`` or ``--llm FILE`` name; None without.
+
+    Raises:
+        typer.BadParameter: both are given, or one is malformed.
+    """
+    import yaml
+    from pydantic import ValidationError
+
+    from evaluator.records import complaint
+    from evolver.proposers.llm.config import DEFAULT_ENDPOINT, LlmConfig, ModelConfig
+
+    if path is not None and (models or endpoint):
+        raise typer.BadParameter("--llm names the models; leave --model and --endpoint out")
+    if not models and path is None:
+        if endpoint is not None:
+            raise typer.BadParameter("--endpoint needs --model NAME")
+        return None
+    try:
+        if path is not None:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+            inner = content.get("llm", content) if isinstance(content, dict) else content
+            return LlmConfig.model_validate(inner)
+        split = [word.rpartition("=") if "=" in word else (word, "", "1") for word in models]
+        at = endpoint or DEFAULT_ENDPOINT
+        found = [{"name": n, "weight": w, "endpoint": at} for n, _, w in split]
+        return LlmConfig(models=tuple(ModelConfig.model_validate(one) for one in found))
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"--llm {path}: {error}") from error
+    except (yaml.YAMLError, ValidationError) as error:
+        raise typer.BadParameter(f"{path or '--model'}: {complaint(error)}") from error

@@ -33,3 +33,7 @@ class RunUnwritable(SearchError):
 
 class MachineTrouble(SearchError):
     """Evaluations in a row failed for reasons that are the machine's, not the candidates'."""
+
+
+class LlmUnavailable(SearchError):
+    """The models that were asked for cannot be: a package, a key or an endpoint is missing."""

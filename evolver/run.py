@@ -3,6 +3,7 @@
     run.yaml       what was asked: problem, backend, seed, budget, versions
     run.db         the log of the search (``evolver/store.py``), the only checkpoint
     problem/       a copy of the problem, so that the run stands alone
+    llm.jsonl      all that was sent to models and received, where some were asked
     best/          candidate.py and evaluation.json of the confirmed winner, if there is one
     summary.json   the outcome (``evolver/summary.py``), rewritten whole
     lock           held by the process that searches
@@ -47,6 +48,7 @@ from evolver.errors import (
     RunMissing,
     RunUnwritable,
 )
+from evolver.proposers.llm.config import LlmConfig
 from evolver.store import EntryKind, LogEntry, Store
 from evolver.summary import Summary, summarise, winning_entry
 
@@ -70,6 +72,8 @@ class RunConfig(Record):
     """Evaluations of new candidates; None is no limit."""
     minutes: NonNegativeFloat | None = None
     """Wall time over all sessions; None is no limit."""
+    llm: LlmConfig | None = None
+    """The models that are asked, and how; None asks none. A resumption may name others."""
     versions: dict[str, str]
     created_at: datetime
 
@@ -199,7 +203,17 @@ class Run:
         Raises:
             RunUnwritable: ``run.yaml`` cannot be written.
         """
-        config = self.config.model_copy(update={"steps": steps, "minutes": minutes})
+        self._reconfigure(self.config.model_copy(update={"steps": steps, "minutes": minutes}))
+
+    def set_llm(self, llm: LlmConfig) -> None:
+        """Write down which models are asked from now on.
+
+        Raises:
+            RunUnwritable: ``run.yaml`` cannot be written.
+        """
+        self._reconfigure(self.config.model_copy(update={"llm": llm}))
+
+    def _reconfigure(self, config: RunConfig) -> None:
         if config != self.config:
             with _writing(self.path):
                 replace_text(self.path / CONFIG_FILE, config.to_yaml())

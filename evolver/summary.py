@@ -251,4 +251,6 @@ def _reproduce(config: RunConfig, path: Path) -> str:
         words += ["--steps", str(config.steps)]
     if config.minutes is not None:
         words += ["--minutes", f"{config.minutes:g}"]
+    if config.llm is not None:
+        words += ["--llm", str(path / "run.yaml")]
     return shlex.join([*words, "--seed", str(config.seed), "-o", f"{path}-again"])

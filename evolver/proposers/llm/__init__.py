@@ -1,0 +1,330 @@
+"""The ``llm`` proposer: a language model as a local improver of programs.
+
+Each proposal is one short conversation with a model behind an OpenAI-compatible endpoint: a
+prompt with the parent and its feedback, a reply with a plan and a program or edits, and a
+repair turn where the reply cannot be used. What a model writes is data: it becomes a
+candidate, which the evaluator judges like any other, or the attempt fails with a message.
+Everything sent and received is kept beside the run (``transcript.py``), and its cost counted.
+
+The prompt is a function of the context; the reply is the model's, and no seed brings it back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from evaluator.candidate import BackendName, Candidate
+from evaluator.machine import cpu_count, cpu_model, gpus
+from evolver.proposers.base import Attempt, ProposalContext
+from evolver.proposers.llm.body import Reply
+from evolver.proposers.llm.config import LlmConfig, ModelConfig
+from evolver.proposers.llm.endpoint import Endpoint, ExchangeFailed, Messages, Try
+from evolver.proposers.llm.parsing import Proposal, ReplyFault, parse_reply
+from evolver.proposers.llm.prompt import Form, Hint, Prompt, make_prompt, repair_message
+from evolver.proposers.llm.tokens import TokenCounter, token_counter
+from evolver.proposers.llm.transcript import TRANSCRIPT_FILE, Spending, Transcript
+
+__all__ = ["TRANSCRIPT_FILE", "LlmConfig", "LlmProposer", "ModelConfig", "hardware_for"]
+
+log = logging.getLogger(__name__)
+
+_REPEATED_CHARACTERS = 8_000
+"""Of a bad reply, as the repair turn shows it to its author."""
+_STORED_CHARACTERS = 1_000_000
+_DESCRIPTION_CHARACTERS = 120
+
+
+@dataclass(frozen=True)
+class _Voice:
+    """One model that can be asked, and how much fits."""
+
+    endpoint: Endpoint
+    counter: TokenCounter
+    prompt_tokens: int
+    reply_tokens: int
+
+
+@dataclass
+class _Conversation:
+    """One proposal on its way."""
+
+    context: ProposalContext
+    voice: _Voice
+    base: Attempt | None
+    form: Form
+    hint: Hint
+    deadline: float
+    turn: int = 0
+
+    @property
+    def entry(self) -> str:
+        return self.context.loaded.problem.entry.candidate_function
+
+
+class LlmProposer:
+    """Asks models for children of ``context.parent``, or for a first program where none works."""
+
+    name = "llm"
+
+    def __init__(
+        self,
+        config: LlmConfig,
+        transcript: Path,
+        *,
+        hardware: str,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Make the clients and read what the run has spent; nothing is sent yet.
+
+        Args:
+            config: models, sampling, limits.
+            transcript: where everything is kept; appended to.
+            hardware: what the prompt says of the machine (``hardware_for``).
+            clock: in seconds, for deadlines.
+            sleep: waits so many seconds.
+
+        Raises:
+            LlmUnavailable: the extra ``llm`` or a tokenizer is missing.
+        """
+        self._config = config
+        self._hardware = hardware
+        self._clock = clock
+        self._transcript = Transcript(transcript)
+        self._voices = [self._voice(model, clock, sleep) for model in config.models]
+
+    @property
+    def spending(self) -> Spending:
+        """What all requests of the run have cost so far, over its sessions."""
+        return self._transcript.spending
+
+    def checked(self) -> Self:
+        """Ask every endpoint once whether it is there, and how long a context it has.
+
+        Raises:
+            LlmUnavailable: one does not answer, or refuses the key.
+        """
+        self._voices = [self._fitted(voice) for voice in self._voices]
+        return self
+
+    def close(self) -> None:
+        """Close the connections."""
+        for voice in self._voices:
+            voice.endpoint.close()
+
+    def propose(self, context: ProposalContext) -> Candidate | None:
+        """Return what a model proposes; None where the budget of tokens or money is spent.
+
+        Raises:
+            ExchangeFailed: the endpoint gave no reply.
+            ReplyFault: no turn's reply held a usable program.
+        """
+        rng = context.rng
+        voice = rng.choices(self._voices, [m.weight for m in self._config.models])[0]
+        base = context.parent or next(reversed(context.failures), None)
+        wants_diff = rng.random() < self._config.diff_share and base is not None
+        conversation = _Conversation(
+            context=context,
+            voice=voice,
+            base=base,
+            form=Form.DIFF if wants_diff else Form.FULL,
+            hint=rng.choice(list(Hint)),
+            deadline=self._clock() + self._config.proposal_seconds,
+        )
+        if self._is_spent(voice):
+            log.info("llm: the budget of tokens or money is spent")
+            return None
+        return self._converse(conversation)
+
+    def _converse(self, conversation: _Conversation) -> Candidate:
+        """Hold the conversation and keep its outcome."""
+        plan, candidate, failure, prompt = "", None, None, None
+        try:
+            prompt = self._prompt(conversation)
+            plan, candidate = self._turns(conversation, prompt.messages)
+            return candidate
+        except (ExchangeFailed, ReplyFault) as error:
+            failure = str(error)
+            raise
+        finally:
+            self._transcript.outcome(
+                attempt=conversation.context.attempt_number,
+                model=conversation.voice.endpoint.model.name,
+                form=conversation.form.value,
+                hint=conversation.hint.value,
+                turns=conversation.turn,
+                parent=conversation.base.candidate.id if conversation.base else None,
+                plan=plan,
+                candidate_id=candidate.id if candidate else None,
+                failure=failure,
+                prompt_tokens=prompt.tokens if prompt else None,
+                tokens_by=conversation.voice.counter.method,
+                left_out=prompt.left_out if prompt else (),
+            )
+
+    def _prompt(self, conversation: _Conversation) -> Prompt:
+        return make_prompt(
+            conversation.context,
+            conversation.base,
+            hardware=self._hardware,
+            form=conversation.form,
+            hint=conversation.hint,
+            counter=conversation.voice.counter,
+            budget_tokens=conversation.voice.prompt_tokens,
+        )
+
+    def _turns(
+        self, conversation: _Conversation, messages: list[dict[str, str]]
+    ) -> tuple[str, Candidate]:
+        """Ask, and ask again with what is wrong, as often as is allowed."""
+        while True:
+            reply = self._ask(conversation, messages)
+            try:
+                return self._candidate(conversation, reply)
+            except ReplyFault as fault:
+                done = conversation.turn > self._config.repair_turns
+                if done or self._is_spent(conversation.voice):
+                    raise
+                repair = repair_message(str(fault), conversation.form, conversation.entry)
+                said = reply.text[-_REPEATED_CHARACTERS:].replace("\0", "") or "(nothing)"
+                messages = [
+                    *messages[:2],
+                    {"role": "assistant", "content": _as_utf8(said)},
+                    {"role": "user", "content": repair},
+                ]
+
+    def _ask(self, conversation: _Conversation, messages: Messages) -> Reply:
+        voice, context = conversation.voice, conversation.context
+        seed = context.rng.getrandbits(31)
+        conversation.turn += 1
+        asked = sum(voice.counter.count(m["content"]) for m in messages)
+
+        def keep(one: Try) -> None:
+            """Account for a try; where the server does not tell, by our own count."""
+            reply, sent = one.reply, one.sent
+            into = reply.prompt_tokens if reply.prompt_tokens is not None else asked
+            out = reply.reply_tokens
+            if out is None:
+                said = _as_utf8(reply.text + reply.reasoning)
+                out = voice.counter.count(said) if said else 0
+            tokens = (into, out) if sent else (0, 0)
+            told = reply.prompt_tokens is not None
+            self._transcript.exchange(
+                attempt=context.attempt_number,
+                turn=conversation.turn,
+                model=voice.endpoint.model.name,
+                endpoint=voice.endpoint.model.endpoint,
+                seed=seed,
+                temperature=self._config.temperature,
+                top_p=self._config.top_p,
+                messages=messages,
+                reply=_stored(reply),
+                error=one.error,
+                seconds=one.seconds,
+                prompt_tokens=tokens[0],
+                reply_tokens=tokens[1],
+                tokens_by="server" if told else voice.counter.method,
+                usd=voice.endpoint.model.usd(*tokens),
+            )
+
+        return voice.endpoint.complete(
+            messages,
+            seed=seed,
+            max_tokens=voice.reply_tokens,
+            deadline=conversation.deadline,
+            on_try=keep,
+        )
+
+    def _candidate(self, conversation: _Conversation, reply: Reply) -> tuple[str, Candidate]:
+        """Return the plan and the candidate of a reply.
+
+        Raises:
+            ReplyFault: there is none, or it is a program that the prompt showed.
+        """
+        context, base = conversation.context, conversation.base
+        proposal = parse_reply(
+            reply.text,
+            reply.finish_reason,
+            entry=conversation.entry,
+            parent_source=base.candidate.source if base else None,
+        )
+        candidate = _make_candidate(proposal, context.backend, base)
+        shown = [*context.exemplars, *context.failures, *([base] if base else [])]
+        if candidate.id in {attempt.candidate.id for attempt in shown}:
+            raise ReplyFault(
+                "your program is one that you were shown; change something that counts"
+            )
+        return proposal.plan, candidate
+
+    def _voice(
+        self, model: ModelConfig, clock: Callable[[], float], sleep: Callable[[float], None]
+    ) -> _Voice:
+        return _Voice(
+            endpoint=Endpoint(model, self._config, clock=clock, sleep=sleep),
+            counter=token_counter(model.tokenizer),
+            prompt_tokens=self._config.prompt_tokens,
+            reply_tokens=self._config.reply_tokens,
+        )
+
+    def _fitted(self, voice: _Voice) -> _Voice:
+        """Fit prompt and reply into the context that the server tells of."""
+        context = voice.endpoint.context_tokens()
+        if context is None:
+            return voice
+        reply = min(voice.reply_tokens, context // 2)
+        prompt = min(voice.prompt_tokens, context - reply)
+        return _Voice(voice.endpoint, voice.counter, prompt, reply)
+
+    def _is_spent(self, voice: _Voice) -> bool:
+        """Whether one more request could go over the budget."""
+        ahead = (voice.prompt_tokens, voice.reply_tokens)
+        most_tokens, most_usd = self._config.max_tokens, self._config.max_usd
+        if most_tokens is not None and self.spending.tokens + sum(ahead) > most_tokens:
+            return True
+        usd = voice.endpoint.model.usd(*ahead) or 0.0
+        return most_usd is not None and self.spending.usd + usd > most_usd
+
+
+def hardware_for(backend: BackendName) -> str:
+    """Return what is here for candidates of ``backend`` to run on, as the prompt says it."""
+    found = gpus()
+    if backend is BackendName.CPP or not found:
+        here = f"CPU: {cpu_model()}, {cpu_count()} cores"
+        return here if backend is BackendName.CPP else f"{here}; no GPU here"
+    gpu = found[0]
+    memory = f", {gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else ""
+    return f"GPU: {gpu.name}, compute capability {gpu.compute_capability}{memory}"
+
+
+def _make_candidate(proposal: Proposal, backend: BackendName, base: Attempt | None) -> Candidate:
+    first_line = next((line for line in proposal.plan.splitlines() if line.strip()), "")
+    try:
+        return Candidate.create(
+            proposal.source,
+            backend=backend,
+            proposer=LlmProposer.name,
+            parents=(base.candidate.id,) if base is not None else (),
+            description=_as_utf8(first_line.strip(" -*#"))[:_DESCRIPTION_CHARACTERS],
+        )
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ReplyFault(f"the program cannot be read: {error}") from error
+
+
+def _stored(reply: Reply) -> dict[str, object]:
+    """Return the reply for the transcript; a monster is kept by its beginning."""
+    fields: dict[str, object] = asdict(reply)
+    clipped = max(len(reply.text), len(reply.reasoning)) > _STORED_CHARACTERS
+    if clipped:
+        fields["text"] = reply.text[:_STORED_CHARACTERS]
+        fields["reasoning"] = reply.reasoning[:_STORED_CHARACTERS]
+    return {**fields, "clipped": clipped}
+
+
+def _as_utf8(text: str) -> str:
+    """Replace halves of surrogate pairs, which cannot be sent or stored."""
+    return text.encode("utf-8", errors="replace").decode("utf-8")
