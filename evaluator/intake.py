@@ -88,7 +88,7 @@ def inspect_reference(
         SandboxUnavailable: nothing is run without a sandbox.
     """
     policy = policy or EvaluatorPolicy.default()
-    call = Call(entry.function, entry.class_name, tuple(arguments), tuple(state))
+    call = Call(entry.function, entry.class_name, tuple(arguments), tuple(state), entry.constructor)
     options = WorkerOptions(Role.REFERENCE, threads=1, gpu=device.startswith("cuda"))
     with Session(sandbox or _default_sandbox(), options) as session:
         client = Client(session, device=device, threads=1, cores=())

@@ -13,6 +13,7 @@ import logging
 from evaluator.candidate import BackendName, Candidate
 from evaluator.sandbox import Sandbox
 from evolver.proposers.base import ProposalContext
+from evolver.proposers.compiler.constructed import as_candidate
 from evolver.proposers.compiler.process import EmitterProcess, EmitterReply
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class CompilerProposer:
                 self.failures.append(reply.failure)
             if reply.is_last:
                 self._finish(key)
-            candidate = self._candidate(reply, context.backend)
+            candidate = self._candidate(reply, context)
             if candidate is not None:
                 return candidate
         return None
@@ -55,13 +56,13 @@ class CompilerProposer:
         for key in list(self._emitters):
             self._finish(key)
 
-    def _candidate(self, reply: EmitterReply, backend: BackendName) -> Candidate | None:
+    def _candidate(self, reply: EmitterReply, context: ProposalContext) -> Candidate | None:
         if reply.source is None:
             return None
         try:
             return Candidate.create(
-                reply.source,
-                backend=backend,
+                as_candidate(reply.source, context.loaded.problem),
+                backend=context.backend,
                 proposer=self.name,
                 description=reply.description,
             )

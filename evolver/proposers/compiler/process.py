@@ -19,6 +19,7 @@ from evaluator.candidate import BackendName
 from evaluator.problem import LoadedProblem, Problem
 from evaluator.sandbox import Limits, Sandbox, SandboxedProcess, SandboxSpec
 from evaluator.workload import TensorSpec
+from evolver.proposers.compiler.constructed import emitted_function
 
 EMITTER_FOLDER = Path(__file__).with_name("emitter")
 INSIDE = "/ksmith"
@@ -146,13 +147,14 @@ def request_of(loaded: LoadedProblem, backend: BackendName) -> dict[str, Any]:
         "reference_source": loaded.reference_source,
         "function": problem.entry.function,
         "class_name": problem.entry.class_name,
-        "candidate_function": problem.entry.candidate_function,
+        "candidate_function": emitted_function(problem),
         "arguments": list(problem.arguments),
         "state": list(problem.state),
         "returns_tuple": problem.contract.returns_tuple,
         "workloads": [w.model_dump(mode="json", include={"name", "arguments"}) for w in shown],
         "backend": backend.value,
         "varying": varying_dimensions(problem),
+        "constructor": problem.entry.constructor,
     }
 
 

@@ -7,6 +7,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from .workloads import EmissionFailed, Request
 
 FlatFunction = Callable[..., Any]
@@ -46,7 +48,31 @@ def flat_function(request: Request) -> FlatFunction:
         raise EmissionFailed(f"reference.py does not define {owner!r}")
     if request.class_name is None:
         return entry  # type: ignore[no-any-return]
+    if request.constructor is not None:
+        return _constructed(entry, request)
     return _method(entry, request.function, len(request.arguments), request.state)
+
+
+def _constructed(cls: type, request: Request) -> FlatFunction:
+    """A module constructed once, called with its parameters and buffers replaced, by position.
+
+    The problem's state names them in the order of ``state_dict``.
+    """
+    try:
+        instance = cls(*(request.constructor or ()))
+    except Exception as error:
+        raise EmissionFailed(f"{cls.__name__} cannot be constructed: {error!r}") from error
+    names, count = list(instance.state_dict()), len(request.arguments)
+    if request.function != "forward" or len(names) != len(request.state):
+        raise EmissionFailed(
+            f"{cls.__name__} is no module whose forward and state are the problem's"
+        )
+
+    def call(*values: Any) -> Any:
+        state = dict(zip(names, values[count:], strict=True))
+        return torch.func.functional_call(instance, state, values[:count])
+
+    return call
 
 
 def _method(cls: type, name: str, argument_count: int, state: tuple[str, ...]) -> FlatFunction:

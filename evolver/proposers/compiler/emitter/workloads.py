@@ -58,6 +58,8 @@ class Request:
     varying: tuple[tuple[tuple[str, int], ...], ...] = ()
     """Which dimensions (parameter, position) vary over all workloads, those not shown included;
     dimensions that vary together stand together."""
+    constructor: tuple[Any, ...] | None = None
+    """What the class is constructed with; None makes its instance from the state alone."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -97,6 +99,7 @@ def request_from_json(raw: Mapping[str, Any]) -> Request:
         workloads=workloads,
         backend=raw["backend"],
         varying=tuple(tuple((n, int(d)) for n, d in each) for each in raw.get("varying", ())),
+        constructor=None if raw.get("constructor") is None else tuple(raw["constructor"]),
     )
 
 

@@ -1,0 +1,13 @@
+"""What can be wrong with KernelBench's files."""
+
+from __future__ import annotations
+
+from integrations.errors import IntegrationError
+
+
+class CheckoutMissing(IntegrationError):
+    """There is no checkout of KernelBench at the place given."""
+
+
+class NotCarried(IntegrationError):
+    """A file cannot become a problem without changing it; the message says why."""
