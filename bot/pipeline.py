@@ -88,17 +88,19 @@ def search_stage(
     if resume:
         with (
             _resumed(loaded, run_path, order) as run,
+            closing(_lineup_for(run.config, run_path)) as lineup,
             make_evaluator(loaded, run.config.backend) as evaluator,
         ):
-            return _search(run, evaluator, observer, began)
-    # The evaluator starts first: a reference that fails leaves no empty run behind.
+            return _search(run, evaluator, lineup, observer, began)
+    # The run comes last: a reference or an endpoint that fails leaves no empty one behind.
     require_free(run_path)
     config = _config(loaded, order)
     with (
+        closing(_lineup_for(config, run_path)) as lineup,
         make_evaluator(loaded, config.backend) as evaluator,
         Run.create(run_path, loaded, config) as run,
     ):
-        return _search(run, evaluator, observer, began)
+        return _search(run, evaluator, lineup, observer, began)
 
 
 def make_evaluator(
@@ -118,21 +120,21 @@ def make_lineup() -> Lineup:
     return Lineup(seeders=[CompilerProposer()], proposers=[MutateProposer()])
 
 
-def _lineup_for(run: Run) -> Lineup:
-    """Return the proposers that the run asks for.
+def _lineup_for(config: RunConfig, run_path: Path) -> Lineup:
+    """Return the proposers that a run asks for; its models are asked whether they are there.
 
     Raises:
         LlmUnavailable: a model is asked for and cannot be.
     """
     from evolver.proposers.mutate import OPERATORS
 
-    backend, llm = run.config.backend, run.config.llm
+    backend, llm = config.backend, config.llm
     lineup = make_lineup() if backend in OPERATORS else Lineup(seeders=[], proposers=[])
     if llm is None:
         return lineup
     from evolver.proposers.llm import TRANSCRIPT_FILE, LlmProposer, hardware_for
 
-    asked = LlmProposer(llm, run.path / TRANSCRIPT_FILE, hardware=hardware_for(backend)).checked()
+    asked = LlmProposer(llm, run_path / TRANSCRIPT_FILE, hardware=hardware_for(backend)).checked()
     return Lineup(seeders=lineup.seeders, proposers=[*lineup.proposers, asked])
 
 
@@ -152,20 +154,21 @@ def latest_run_path(problem_id: str) -> Path | None:
     return found[-1] if found else None
 
 
-def _search(run: Run, evaluator: Evaluator, observer: Observer, began: float) -> Summary:
+def _search(
+    run: Run, evaluator: Evaluator, lineup: Lineup, observer: Observer, began: float
+) -> Summary:
     from evolver.search import Search
 
-    with closing(_lineup_for(run)) as lineup:
-        search = Search(
-            run,
-            evaluator,
-            seeders=lineup.seeders,
-            proposers=lineup.proposers,
-            budget=Budget(steps=run.config.steps, minutes=run.config.minutes),
-            observer=observer,
-            startup_seconds=time.monotonic() - began,
-        )
-        return search.search()
+    search = Search(
+        run,
+        evaluator,
+        seeders=lineup.seeders,
+        proposers=lineup.proposers,
+        budget=Budget(steps=run.config.steps, minutes=run.config.minutes),
+        observer=observer,
+        startup_seconds=time.monotonic() - began,
+    )
+    return search.search()
 
 
 def _resumed(loaded: LoadedProblem, run_path: Path, order: SearchOrder) -> Run:

@@ -84,16 +84,16 @@ def _without_reasoning(text: str) -> str:
 
 
 def _apply(edits: list[re.Match[str]], parent: str) -> str:
-    source = parent
+    source = "\n" + parent.rstrip("\n") + "\n"  # so that whole lines are found
     for number, edit in enumerate(edits, start=1):
         search, replacement = (_MARKER.sub("", part) for part in edit.groups())
-        count = source.count(search) if search.strip() else 0
+        count = source.count("\n" + search) if search.strip() else 0
         if count != 1:
             raise ReplyFault(
                 f"the SEARCH part of edit {number} occurs {count} times in the program; it must "
                 "be copied from it exactly, and be long enough to occur once"
             )
-        source = source.replace(search, replacement)
+        source = source.replace("\n" + search, "\n" + replacement)
     return source
 
 

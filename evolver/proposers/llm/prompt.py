@@ -27,7 +27,7 @@ from policies.model import EvaluatorPolicy
 
 
 class Hint(StrEnum):
-    """KernelZero's heuristics (papers: arXiv 2609.33074), one per proposal in turn."""
+    """KernelZero's heuristics (papers: arXiv 2609.33074), one per proposal."""
 
     TILING = "tiling"
     FUSION = "fusion"
@@ -108,13 +108,13 @@ def make_prompt(
     Raises:
         PromptTooLong: what cannot be left out exceeds the budget.
     """
-    system = render("system", hardware=hardware, form=form, **_task(context))
+    task = _task(context)
+    system = render("system", hardware=hardware, form=form, **task)
     contents = _contents(context, base)
     left_out: list[str] = []
     while True:
         user = render(
-            "user", c=contents, form=form, hint=hint, start=BLOCK_START, end=BLOCK_END,
-            **_task(context),
+            "user", c=contents, form=form, hint=hint, start=BLOCK_START, end=BLOCK_END, **task
         )  # fmt: skip
         tokens = counter.count(system) + counter.count(user)
         if tokens <= budget_tokens:
@@ -168,8 +168,13 @@ def _task(context: ProposalContext) -> dict[str, Any]:
         "backend": context.backend.value,
         "language": language.value,
         "native": language.native,
-        "imports": EvaluatorPolicy.default().source.python_imports.get(language.value, ()),
+        "imports": _allowed_imports().get(language.value, ()),
     }
+
+
+@cache
+def _allowed_imports() -> dict[str, tuple[str, ...]]:
+    return EvaluatorPolicy.default().source.python_imports
 
 
 def _contents(context: ProposalContext, base: Attempt | None) -> _Contents:

@@ -1,0 +1,87 @@
+"""A search in which a model proposes: its improvement wins, and its faults cost their attempt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evaluator.candidate import Candidate
+from evaluator.evaluation import Evaluation, Status
+from evaluator.source_policy import check_source
+from evolver.run import Run
+from evolver.store import EntryKind
+from evolver.summary import Outcome
+from policies.model import EvaluatorPolicy
+from tests.builders import make_evaluation
+from tests.evolver.proposers.llm.server import (
+    BODY,
+    cut,
+    full,
+    make_proposer,
+    program,
+    raw,
+    refuse,
+    say,
+    scripted_server,
+)
+from tests.evolver.toys import ToyEvaluator, make_run, make_search, speed_of
+
+REWRITES_THE_REFERENCE = (
+    f"SPEED = 99.0\nimport sys\nsys.modules['reference'].rms_norm = lambda *a: a\n{BODY}"
+)
+
+
+class PolicedEvaluator(ToyEvaluator):
+    """The toy, behind the real source policy."""
+
+    def screen(self, candidate: Candidate, *, incumbent_us: float | None = None) -> Evaluation:
+        policy = EvaluatorPolicy.default().source
+        broken = check_source(candidate, entry_function="rms_norm", policy=policy)
+        if speed_of(candidate) > 50 and any(v.refuses for v in broken):
+            self.screened.append(candidate.id)
+            return make_evaluation(candidate, status=Status.POLICY_VIOLATION)
+        return super().screen(candidate, incumbent_us=incumbent_us)
+
+
+def test_a_models_improvement_wins_and_its_faults_cost_their_attempt(tmp_path: Path) -> None:
+    steps = [
+        raw(b"<html>Log in</html>"),
+        say(full(program(1.3))),
+        refuse(503),
+        cut("<plan>"),
+        say(""),
+        say(full("SPEED = \0")),
+        say(full(REWRITES_THE_REFERENCE)),
+        say("word " * 200_000),
+        say("I refuse."),
+        say(full(program(1.9)), finish="length"),
+        say(full(program(1.9), plan="Keep the row in registers.")),
+        say(full(program(1.9))),
+    ]
+    evaluator = PolicedEvaluator()
+    with make_run(tmp_path / "run") as run, scripted_server(*steps) as server:
+        proposer = make_proposer(server, run.path)
+        summary = make_search(run, evaluator, proposers=[proposer], steps=6).search()
+    assert summary.outcome is Outcome.FASTER
+    assert summary.speedups[0].value == 1.9
+    assert summary.counts[Status.POLICY_VIOLATION] == 1
+    assert len(evaluator.screened) == len(set(evaluator.screened)) + 3  # leaders, measured again
+    with Run.open(tmp_path / "run") as run:
+        kinds = [entry.kind for entry in run.log() if entry.proposer == "llm"]
+        best = run.best()
+        assert best is not None
+    assert kinds.count(EntryKind.BROKEN) == 3  # the web page; two that the repair did not mend
+    assert kinds.count(EntryKind.EVALUATED) == 3
+    assert best.candidate.description == "Keep the row in registers."
+
+
+def test_a_dead_endpoint_rests_and_the_others_go_on(tmp_path: Path) -> None:
+    from tests.evolver.toys import Nudge
+
+    with make_run(tmp_path / "run") as run:
+        with scripted_server(refuse(500)) as server:
+            proposer = make_proposer(server, run.path)
+        summary = make_search(run, proposers=[proposer, Nudge()], steps=30).search()
+        broken = [e for e in run.log() if e.kind is EntryKind.BROKEN]
+    assert summary.evaluated == 30
+    assert 1 <= len(broken) <= 8
+    assert "no connection" in broken[0].detail
