@@ -21,7 +21,7 @@ lint: setup     ## format, lint and types
 	.venv/bin/mypy
 
 unit: setup     ## budget: 1 minute
-	$(PYTEST) -m "not sandbox and not real and not gpu and not slow"
+	$(PYTEST) -n auto -m "not sandbox and not real and not gpu and not slow"
 
 sandbox: setup  ## sandboxed workers; budget: 6 minutes
 	$(PYTEST) -m "sandbox and not real and not gpu and not slow"

@@ -180,8 +180,10 @@ def test_an_honest_candidate_is_judged_in_containers_as_it_is_elsewhere(
         timeout=200,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
-    assert (record["status"], record["environment"]["sandbox"]) == ("ok", "docker")
+    assert record["environment"]["sandbox"] == "docker"
+    # A busy machine gives no number, here as elsewhere; that is not what this is about.
+    answers = (done.returncode, record["status"])
+    assert answers in ((0, "ok"), (3, "machine_unfit")), (done.stderr, record["message"])
     assert all(workload["passed"] for workload in record["correctness"])
     assert_no_container_is_left(engine)
