@@ -27,14 +27,20 @@ class ContentPair:
     known: BlockTime
 
 
-def remembered(pairs: Sequence[ContentPair], policy: TimingPolicy) -> str | None:
+def remembered(
+    pairs: Sequence[ContentPair], policy: TimingPolicy, *, quartiles: bool = True
+) -> str | None:
     """Say by how much new content costs more than known, or None.
 
-    The quickest with new content must be slower than the slowest with known: noise orders so
-    many blocks like that rarely, and what slows a block can only excuse.
+    Args:
+        pairs: what was timed.
+        policy: how much more is no wonder.
+        quartiles: the quicker quarter with new content must be slower than the slower quarter
+            with known, which noise alone hardly brings about; else the quickest are compared.
     """
-    new_ns = min(p.new.claimed_ns for p in pairs)
-    known_ns = max(p.known.claimed_ns for p in pairs)
+    low, high = (0.25, 0.75) if quartiles else (0.0, 0.0)
+    new_ns = float(np.quantile([p.new.claimed_ns for p in pairs], low))
+    known_ns = float(np.quantile([p.known.claimed_ns for p in pairs], high))
     call_ns = float(np.median([p.known.per_call_ns for p in pairs]))
     excess_ns = new_ns - known_ns
     if excess_ns <= policy.fresh_share * call_ns + 1e3 * policy.fresh_resolution_us:

@@ -47,7 +47,7 @@ _SECOND_LOOK = 3
 """Before a claim is doubted by its slope, so many times more pairs are measured."""
 _CONTENT_PAIRS = 2
 _MORE_CONTENT_PAIRS = 8
-"""Where the first are in doubt; all of them must agree."""
+"""Where the first are in doubt."""
 _CONTENT_BUFFERS = 3
 _SEED_BITS = 62
 _COOL_DOWN_GROWTH = 1.5
@@ -234,7 +234,7 @@ class _Series:
     def memory(self) -> str | None:
         """Why outputs seem to be kept by their inputs' content, or None if they do not."""
         pairs = [self._content_pair() for _ in range(_CONTENT_PAIRS)]
-        if remembered(pairs, self._policy) is None:
+        if remembered(pairs, self._policy, quartiles=False) is None:
             return None
         pairs += [self._content_pair() for _ in range(_MORE_CONTENT_PAIRS)]
         return remembered(pairs, self._policy)
