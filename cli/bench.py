@@ -146,6 +146,59 @@ def exploits(
     _show(result, _write(result, output), json=json)
 
 
+@bench.command()
+def kernelbench(
+    root: Annotated[Path, typer.Option(help="A checkout of KernelBench.", exists=True)],
+    levels: Annotated[str, typer.Option(help="Which, with commas.")] = "1,2,3",
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="The first N of each level's fixed order.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the searches.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="Evaluations per problem.")] = 40,
+    problem_minutes: Annotated[
+        float, typer.Option(min=0.1, help="Search time per problem, confirmation included.")
+    ] = 5.0,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="For this session. Default: no limit.")
+    ] = None,
+    backend: Annotated[
+        str | None, typer.Option(metavar="[triton|cpp]", help="Default: triton with a GPU.")
+    ] = None,
+    work: Annotated[
+        Path, typer.Option(help="Rows and runs so far; continued when it is there.")
+    ] = Path("runs/kernelbench"),
+    resume: Annotated[
+        bool, typer.Option(help="Go on with what is in --work, or start anew.")
+    ] = True,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default: benchmarks/results/.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The result as one JSON object.")] = False,
+) -> None:
+    """Search KernelBench's own problems without a model, beside eager and torch.compile."""
+    from benchmarks.kernelbench import Plan, forget, run_kernelbench
+    from bot.pipeline import default_backend
+    from cli.live import make_view
+
+    if not resume:
+        forget(work)
+    plan = Plan(_levels(levels), sample, steps, problem_minutes, seed, minutes)
+    chosen = backend_named(backend) or default_backend()
+    with make_view() as view:
+        result = run_kernelbench(root, work, plan, backend=chosen, say=_say, observer=view)
+    _show(result, _write(result, output), json=json)
+
+
+def _levels(text: str) -> list[int]:
+    """Read ``1,2,3``."""
+    named = text.replace(" ", "").split(",")
+    if not set(named) <= {"1", "2", "3"}:
+        raise typer.BadParameter(
+            f"{text!r} names other levels than 1, 2 and 3", param_hint="--levels"
+        )
+    return sorted({int(n) for n in named})
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr)
 

@@ -7,6 +7,7 @@ returned and written) comes from running the reference, as for every extracted p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -29,6 +30,16 @@ MEMORY_FACTOR = 24
 outputs, native and in float64, in the supervisor and in a worker each."""
 
 
+@dataclass(frozen=True)
+class Described:
+    """How a file is called, before it is known what that does."""
+
+    entry: Entry
+    arguments: tuple[str, ...]
+    state: tuple[str, ...]
+    workload: Workload
+
+
 def load_kernelbench(
     file: KernelBenchFile,
     *,
@@ -49,19 +60,13 @@ def load_kernelbench(
         SandboxUnavailable: nothing is run without a sandbox.
     """
     text = _read(file.path)
-    seen = look(text, sandbox)
-    entry = _entry(seen)
-    state = {s.name.replace(".", "__"): s for s in seen.state}
-    arguments = _argument_names(seen, taken=set(state))
-    values: dict[str, ArgumentValue] = {
-        **{n: _input(n, v) for n, v in zip(arguments, seen.inputs, strict=True)},
-        **{n: _state(s.name, s.tensor, parameter=s.parameter) for n, s in state.items()},
-    }
+    described = describe(look(text, sandbox))
+    entry, workload = described.entry, described.workload
+    arguments, state = described.arguments, described.state
+    _check_size(workload)
     try:
-        workload = Workload(name="kernelbench", arguments=values)
-        _check_size(workload)
         facts = inspect_reference(
-            text, entry, arguments, tuple(state), [workload], device=device, sandbox=sandbox
+            text, entry, arguments, state, [workload], device=device, sandbox=sandbox
         )
         return LoadedProblem(
             problem=Problem(
@@ -74,7 +79,7 @@ def load_kernelbench(
                 ),
                 entry=entry,
                 arguments=arguments,
-                state=tuple(state),
+                state=state,
                 contract=facts.contract(),
                 workloads=(workload,),
                 reference_sha256=sha256_text(text),
@@ -85,6 +90,29 @@ def load_kernelbench(
         raise NotCarried(f"no problem can describe it: {complaint(error)}") from error
     except ReferenceFailed as error:
         raise NotCarried(str(error)) from error
+
+
+def describe(seen: Seen) -> Described:
+    """Return how the file is called, from what it showed.
+
+    Raises:
+        NotCarried: with what no problem can describe.
+    """
+    state = {s.name.replace(".", "__"): s for s in seen.state}
+    arguments = _argument_names(seen, taken=set(state))
+    values: dict[str, ArgumentValue] = {
+        **{n: _input(n, v) for n, v in zip(arguments, seen.inputs, strict=True)},
+        **{n: _state(s.name, s.tensor, parameter=s.parameter) for n, s in state.items()},
+    }
+    try:
+        return Described(
+            entry=_entry(seen),
+            arguments=arguments,
+            state=tuple(state),
+            workload=Workload(name="kernelbench", arguments=values),
+        )
+    except ValidationError as error:
+        raise NotCarried(f"no problem can describe it: {complaint(error)}") from error
 
 
 def _read(path: Path) -> str:

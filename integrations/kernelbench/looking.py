@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import psutil
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from evaluator.sandbox import Limits, Sandbox, SandboxedProcess, SandboxSpec
 from integrations.kernelbench.errors import NotCarried
@@ -103,12 +103,21 @@ def _parsed(answer: bytes, process: SandboxedProcess) -> Seen:
     if not answer:
         why = process.exit_reason() or process.log_tail(500).strip()
         raise NotCarried(f"constructing it and its inputs failed: {why}")
+    return read_answer(answer)
+
+
+def read_answer(answer: bytes) -> Seen:
+    """Return what the line that ``inside.py`` answers with says.
+
+    Raises:
+        NotCarried: it tells of a failure, or makes no sense.
+    """
     try:
         message = json.loads(answer)
         if "failure" in message:
             raise NotCarried(f"constructing it and its inputs failed: {message['failure']}")
         return Seen.model_validate(_nested(message["seen"]))
-    except (ValueError, TypeError, KeyError, AttributeError, ValidationError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
         raise NotCarried(f"its sandbox answered nonsense: {str(error)[:200]}") from error
 
 
