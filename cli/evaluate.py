@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from evaluator.candidate import BackendName, Candidate
     from evaluator.evaluation import Evaluation, Speedup, WorkloadTiming
-    from evaluator.samples import SampleSink
+    from evaluator.timing.samples import SampleSink
 
 
 def register(app: typer.Typer) -> None:
@@ -182,7 +182,7 @@ def _print_for_people(evaluation: Evaluation) -> None:
 
 def _what_ran(evaluation: Evaluation) -> Iterator[str]:
     """Whose kernels ran, and why the win is not worth a maintainer's time if it is not."""
-    from evaluator.census import describe
+    from evaluator.census.findings import describe
 
     if (ran := describe(evaluation.census)) is not None:
         yield ran

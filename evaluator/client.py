@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import JsonValue, ValidationError
 
 from evaluator.backends import KernelTarget, NativeBuild
-from evaluator.census import RawCensus
+from evaluator.census.findings import RawCensus
 from evaluator.device import Device
 from evaluator.evaluation import Clock, KernelResources
 from evaluator.records import complaint

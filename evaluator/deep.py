@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from evaluator.backends import Backend
 from evaluator.candidate import Candidate
 from evaluator.client import Client, describe
+from evaluator.correctness.reference import candidate_call
 from evaluator.errors import SandboxUnavailable
 from evaluator.evaluation import (
     Attestor,
@@ -27,10 +28,9 @@ from evaluator.evaluation import (
     Status,
 )
 from evaluator.memory_checkers import FOUND_STATUS, Checker, CheckerMissing, checkers
-from evaluator.pairs import draw_seed
 from evaluator.problem import Problem
-from evaluator.reference import candidate_call
 from evaluator.session import RequestFailed, WorkerCrashed, WorkerTimedOut
+from evaluator.timing.pairs import draw_seed
 from evaluator.workload import Workload
 from policies.model import EvaluatorPolicy
 

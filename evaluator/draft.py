@@ -28,7 +28,7 @@ from evaluator.evaluation import (
     WorkloadTiming,
 )
 from evaluator.problem import Problem
-from evaluator.timing import Measurement
+from evaluator.timing.measure import Measurement
 
 _LOG_CHARACTERS = 8000
 _BUSY_SHARE = 0.1
@@ -52,6 +52,8 @@ class Draft:
     flags: list[Flag] = field(default_factory=list)
     census: tuple[WorkloadCensus, ...] = ()
     log: str = ""
+    refused_once_compiled: Exception | None = None
+    """What ends the evaluation if a compiler takes the source all the same."""
 
     def record(
         self,

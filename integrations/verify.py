@@ -298,7 +298,7 @@ def _compared(
 ) -> LatencyComparison:
     import numpy as np
 
-    from evaluator.statistics import Judge, Samples, workload_speedup
+    from evaluator.timing.statistics import Judge, Samples, workload_speedup
 
     before, after = np.asarray(figures[BEFORE]), np.asarray(figures[AFTER])
     # Every round is a process pair of its own, so the spread between processes is in the data.

@@ -7,12 +7,12 @@ import time
 from benchmarks.noise.rows import Row, Study
 from evaluator.backends import choose_backend
 from evaluator.candidate import BackendName, Candidate
+from evaluator.correctness.judging import load_candidate
 from evaluator.device import Device
 from evaluator.evaluation import Clock, Status
-from evaluator.judging import load_candidate
-from evaluator.pairs import draw_seed
 from evaluator.problem import LoadedProblem
 from evaluator.sandbox import Sandbox
+from evaluator.timing.pairs import draw_seed
 from evaluator.workers import Workers
 from policies.model import EvaluatorPolicy
 

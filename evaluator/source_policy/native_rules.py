@@ -16,7 +16,7 @@ from evaluator.source_policy import native_syntax as syntax
 from evaluator.source_policy.native_names import rule_of_header, verdict_of_native_name
 from evaluator.source_policy.native_state import Add, check_native_state
 from evaluator.source_policy.native_syntax import Macro, NativeSource, line_of, text_of
-from evaluator.source_policy.rules import Findings
+from evaluator.source_policy.rules import UNPARSED, Findings
 from evaluator.source_policy.words import words
 from policies.model import SourcePolicy
 
@@ -63,7 +63,7 @@ class _Checker:
         self._check_text()
         if not self._source.is_whole:
             broken = next(n for n in self._source.nodes if n.is_error or n.is_missing)
-            self._add("unparsed", line_of(broken), text_of(broken)[:40] or "a missing token")
+            self._add(UNPARSED, line_of(broken), text_of(broken)[:40] or "a missing token")
         for node in self._source.nodes:
             self._check_node(node)
         for macro in syntax.macros(self._source):

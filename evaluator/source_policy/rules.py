@@ -44,6 +44,9 @@ class Violation:
 
 
 _WARNING = Handling.WARNING
+UNPARSED = "unparsed"
+"""The rule of native text that the parser cannot follow."""
+
 _RULES = (
     Rule("entry", "the problem's entry function must be defined at the top of the module"),
     Rule("source", "SOURCE must be one string constant, so that it can be read before it runs"),
@@ -88,7 +91,7 @@ _RULES = (
     Rule("attribute", "the attribute is not on the list of harmless ones"),
     Rule("global-constructor", "it runs when the library is loaded, beside the measured call"),
     Rule("device-setting", "settings of the device and its caches belong to the evaluator"),
-    Rule("unparsed", "the parser cannot read this; every name in the source is held suspect"),
+    Rule(UNPARSED, "the parser cannot read this; every name in the source is held suspect"),
 )
 RULES: Mapping[str, Rule] = {rule.name: rule for rule in _RULES}
 

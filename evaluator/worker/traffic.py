@@ -4,7 +4,7 @@ An element matters if another value in its place changes what is returned or wri
 correct implementation must then read it, for it could not tell the two inputs apart. Elements
 are sampled, so what is reported is how many of how many mattered. Values are replaced by
 legal ones, so that an index stays one. Bytes written are those whose values depend on
-the inputs. The supervisor draws the conclusions (``evaluator/roofline.py``).
+the inputs. The supervisor draws the conclusions (``evaluator/timing/roofline.py``).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from evaluator.census import describe
+from evaluator.census.findings import describe
 from evaluator.evaluation import Baseline, Clock, Evaluation, Flag, Speedup, Status, Verdict
 from evaluator.evaluation import Environment as Machine
 from evaluator.workload import TensorSpec, Workload

@@ -5,7 +5,7 @@ In that order, the later overruling the earlier.
 
 from __future__ import annotations
 
-from evaluator.intake import ReferenceFacts
+from evaluator.correctness.intake import ReferenceFacts
 from evaluator.problem import Assumption, Contract, Output, OutputKind
 from integrations.errors import WorkloadsError
 from integrations.extraction.selections import Tags

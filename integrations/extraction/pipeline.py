@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from evaluator.intake import inspect_reference
+from evaluator.correctness.intake import inspect_reference
 from evaluator.problem import Assumption, Entry, Origin, Problem, sha256_text
 from evaluator.records import complaint
 from evaluator.sandbox import Sandbox

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluator.expected import Expected
+from evaluator.correctness.expected import Expected
 from evaluator.tensors import CallResult, Snapshot
 from evaluator.worker.protocol import TensorFacts
 

@@ -25,7 +25,7 @@ from evaluator.sandbox.bubblewrap import BubblewrapSandbox
 from evaluator.sandbox.zygote import ZygoteSandbox
 from evaluator.session import PRELOAD, RequestFailed, Role
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
-from evaluator.timekeeper import Timekeeper
+from evaluator.timing.timekeeper import Timekeeper
 from evaluator.worker.protocol import Failure
 from policies.model import EvaluatorPolicy, LayoutPolicy
 from tests import samples

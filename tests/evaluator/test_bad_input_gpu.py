@@ -15,9 +15,9 @@ import pytest
 
 from evaluator import machine
 from evaluator.candidate import BackendName
-from evaluator.clocks import open_monitor, strangers
 from evaluator.evaluation import Evaluation, Status
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
+from evaluator.timing.clocks import open_monitor, strangers
 from tests import samples
 from tests.builders import make_candidate, make_problem
 from tests.evaluator.test_bad_input import brief_policy, processes, wait_for

@@ -8,8 +8,8 @@ import pytest
 
 from evaluator import machine
 from evaluator.candidate import BackendName
+from evaluator.correctness.interpreted import shrink
 from evaluator.evaluation import Baseline, Clock, Evaluation, Status, Verdict
-from evaluator.interpreted import shrink
 from evaluator.problem import Contract, Entry, LoadedProblem, Output
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 from evaluator.workload import DType, Workload

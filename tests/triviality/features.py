@@ -22,9 +22,9 @@ import torch
 import yaml
 from torch.utils._pytree import tree_leaves
 
-from evaluator.census import RawCensus, op_counts
-from evaluator.similarity import similarity
-from evaluator.triviality import CORPUS_FILE, LabelledWin
+from evaluator.census.findings import RawCensus, op_counts
+from evaluator.census.similarity import similarity
+from evaluator.census.triviality import CORPUS_FILE, LabelledWin
 from evaluator.worker.census import DispatchLog, Log
 from policies.model import EvaluatorPolicy
 from tests.triviality import references
@@ -160,7 +160,7 @@ def _similarity(case: dict[str, Any]) -> float | None:
 
 
 def main() -> None:
-    """Write the corpus that ``evaluator.triviality.read_corpus`` reads."""
+    """Write the corpus that ``evaluator.census.triviality.read_corpus`` reads."""
     cases = [labelled(c).model_dump(mode="json", exclude_defaults=True) for c in read_cases()]
     text = yaml.safe_dump(cases, sort_keys=False, width=100)
     head = "# Written by `python -m tests.triviality.features` from cases/; edit those.\n"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluator.intake import OutputFacts, ReferenceFacts
+from evaluator.correctness.intake import OutputFacts, ReferenceFacts
 from evaluator.problem import Contract, OutputKind
 from evaluator.workload import DType
 from integrations.errors import WorkloadsError

@@ -1,0 +1,1 @@
+"""Is a candidate right? References at work, derived inputs, budgets, contracts, precision."""

@@ -1,0 +1,1 @@
+"""How long does it take, and may that be believed? Rounds, clocks, statistics, verdicts."""
