@@ -1,8 +1,8 @@
-"""The ``mutate`` proposer: one or two small structured edits of the parent.
+"""The ``mutate`` proposer: one or two small structured edits of the parent, or a crossover.
 
 It needs no model and no device. The operators lie in ``triton_edits.py`` and
 ``cpp_edits.py``; each refuses what it cannot show to be safe, and the evaluator judges the
-rest. Crossover is not here: a child has exactly one parent.
+rest. Where good candidates of the island are at hand, a child may take a kernel of one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from evaluator.candidate import BackendName, Candidate
 from evolver.proposers.base import ProposalContext
 from evolver.proposers.mutate.cpp_edits import CPP_OPERATORS
+from evolver.proposers.mutate.crossover import CROSSOVERS
 from evolver.proposers.mutate.operators import Edit, Operator, in_random_order
 from evolver.proposers.mutate.triton_edits import TRITON_OPERATORS
 
@@ -24,6 +25,8 @@ OPERATORS: Mapping[BackendName, Sequence[Operator]] = {
 
 TWO_EDITS_PROBABILITY = 0.3
 """Single edits say what helped; pairs get past steps that pay only together."""
+CROSSOVER_PROBABILITY = 0.15
+"""How often a mate is asked first, where there is one."""
 
 log = logging.getLogger(__name__)
 
@@ -38,17 +41,37 @@ class MutateProposer:
         if context.parent is None:
             return None
         parent = context.parent.candidate
+        mates = [
+            mate
+            for mate in (exemplar.candidate for exemplar in context.exemplars)
+            if mate.backend is parent.backend and mate.id != parent.id
+        ]
+        if mates and context.rng.random() < CROSSOVER_PROBABILITY:
+            mate = context.rng.choice(mates)
+            edit = cross(parent.source, mate.source, parent.backend, context.rng)
+            if edit is not None:
+                return self._child(parent, edit, (parent.id, mate.id))
         edit = mutate(parent.source, parent.backend, context.rng)
-        if edit is None:
-            return None
+        return None if edit is None else self._child(parent, edit, (parent.id,))
+
+    def _child(self, parent: Candidate, edit: Edit, parents: tuple[str, ...]) -> Candidate | None:
         child = Candidate.create(
             edit.source,
             backend=parent.backend,
             proposer=self.name,
-            parents=(parent.id,),
+            parents=parents,
             description=edit.description,
         )
-        return child if child.id != parent.id else None
+        return child if child.id not in parents else None
+
+
+def cross(source: str, mate: str, backend: BackendName, rng: random.Random) -> Edit | None:
+    """Give ``source`` something of ``mate``; None where the two cannot be crossed."""
+    options = CROSSOVERS[backend](source, mate)
+    if not options:
+        return None
+    option = rng.choice(options)
+    return Edit(option.build(), option.description)
 
 
 def mutate(source: str, backend: BackendName, rng: random.Random) -> Edit | None:

@@ -15,7 +15,9 @@ import libcst as cst
 import libcst.matchers as m
 
 _Item = TypeVar("_Item", bound=cst.Arg | cst.Param)
-NodeEdit = Callable[[cst.CSTNode], cst.CSTNode]
+NodeEdit = Callable[
+    [cst.CSTNode], cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.CSTNode]
+]
 
 
 @dataclass(frozen=True)
