@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 from pydantic import ValidationError
 
+from evaluator.correctness.intake import inspect_reference
 from evaluator.errors import ReferenceFailed
-from evaluator.intake import inspect_reference
 from evaluator.problem import Entry, LoadedProblem, Origin, Problem, sha256_text
 from evaluator.records import complaint
 from evaluator.sandbox import Sandbox
