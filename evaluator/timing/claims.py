@@ -2,11 +2,12 @@
 
 One block bounds a claim from above, and time that passes outside the timed region shows. Two
 blocks of different length give a slope, what one more call costs by our clock, free of pipes
-and of all that is done once per block; a claim far below it was made up. On a busy machine the
-slope is noisy, but what lies outside the claims is not: waiting falls inside them. So that must
-not grow with the calls either. What runs on after the block's own stream has ended, on another
-stream, is time that was hidden. How noisy the machine is eager's blocks tell, in which a
-candidate has no hand. A slope that is not positive, or below the claim, accuses nobody.
+and of all that is done once per block; a claim far below it was made up. But on a busy machine
+long blocks wait for a core more often than short ones, and then an honest call costs more in
+them. Waiting falls inside the claims, so what lies outside tells: it must not grow with the
+calls, and where the slope is above the claim it must not exceed eager's. What runs on after the
+block's own stream has ended, on another stream, is time that was hidden. How noisy the machine
+is eager's blocks tell, in which a candidate has no hand.
 """
 
 from __future__ import annotations
@@ -70,23 +71,21 @@ def made_up_claim(
 
     Args:
         pairs: the candidate's.
-        baseline: eager's blocks, whose wall times tell how noisy the machine is; the candidate
-            has no hand in them.
+        baseline: eager's blocks, which tell how noisy the machine is and what a block costs
+            beside its calls; the candidate has no hand in them.
         policy: how far below the slope a claim may lie.
     """
     slope = slope_ns(pairs)
-    if slope <= 0:
+    excess = float(np.median([p.slope_ns - p.usual.per_call_ns for p in pairs]))
+    if slope <= 0 or excess <= 0:
         return None
-    claim = float(np.median([p.usual.per_call_ns for p in pairs]))
     added = min(p.added_calls for p in pairs)
     allowed = policy.slope_share * slope + 1e3 * policy.slope_resolution_us / added
-    hidden = [_hidden_ns(b) for b in baseline]
-    slope_noise = uncertainty(pairs, baseline) * slope
-    hidden_noise = _DEVIATIONS * _HIDDEN_NOISE * _noise(hidden) / math.sqrt(len(pairs)) / added
-    excess = float(np.median([p.slope_ns - p.usual.per_call_ns for p in pairs]))
-    outside = float(np.median([p.hidden_ns for p in pairs]))
-    hides = excess > 0 and outside > allowed + hidden_noise
-    if excess <= allowed + slope_noise and not hides:
+    grows = float(np.median([p.hidden_ns for p in pairs]))
+    made_up = excess > allowed + _slope_noise(pairs, baseline) * slope
+    claim = float(np.median([p.usual.per_call_ns for p in pairs]))
+    doubtful = uncertainty(pairs, baseline) * claim
+    if grows <= allowed + doubtful and not (made_up and _hides(pairs, baseline, policy)):
         return None
     return (
         f"claimed {claim / 1e3:.2f} us a call where one more call costs {slope / 1e3:.2f} us by "
@@ -95,12 +94,34 @@ def made_up_claim(
 
 
 def uncertainty(pairs: Sequence[SlopePair], baseline: Sequence[BlockTime]) -> float:
-    """How far the slope may be off because the machine is noisy, as a share.
+    """Which share of a claim the noise of the machine could hide from these pairs.
 
-    Infinite where it says that more calls take less time.
+    Infinite where more calls took less time.
     """
     if slope_ns(pairs) <= 0:
         return math.inf
+    added_ns = min(p.added_calls * p.usual.per_call_ns for p in pairs)
+    return _hidden_noise(len(pairs), baseline) / added_ns
+
+
+def _hides(pairs: Sequence[SlopePair], baseline: Sequence[BlockTime], policy: TimingPolicy) -> bool:
+    """Whether more time passes outside of what usual blocks claim than it does for eager."""
+    own = float(np.median([_hidden_ns(p.usual) for p in pairs]))
+    usual = float(np.median([_hidden_ns(b) for b in baseline]))
+    claimed = float(np.median([p.usual.claimed_ns for p in pairs]))
+    allowed = policy.slope_share * claimed + 1e3 * policy.slope_resolution_us
+    return own - usual > allowed + _hidden_noise(len(pairs), baseline)
+
+
+def _hidden_noise(count: int, baseline: Sequence[BlockTime]) -> float:
+    """How far the median of ``count`` differences of what lies outside two blocks may be off."""
+    return (
+        _DEVIATIONS * _HIDDEN_NOISE * _noise([_hidden_ns(b) for b in baseline]) / math.sqrt(count)
+    )
+
+
+def _slope_noise(pairs: Sequence[SlopePair], baseline: Sequence[BlockTime]) -> float:
+    """How far the slope may be off because the machine is noisy, as a share."""
     walls = [b.wall_ns for b in baseline]
     noise = _noise(walls) / float(np.median(walls))
     return _DEVIATIONS * _SLOPE_NOISE * noise / math.sqrt(len(pairs))

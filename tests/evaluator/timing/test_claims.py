@@ -104,3 +104,22 @@ def test_work_that_goes_on_after_the_stream_has_ended_is_told() -> None:
     assert told is not None
     assert "2.00 ms" in told
     assert unjoined_work(eager, eager, POLICY) is None
+
+
+@given(
+    call_us=st.floats(1, 3000),
+    slower=st.floats(1, 4),
+    noise=st.floats(0, 0.3),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_long_blocks_that_had_to_wait_for_a_core_accuse_nobody(
+    call_us: float, slower: float, noise: float, seed: int
+) -> None:
+    """As on a machine that others use: a block of 6 ms is interrupted where one of 3 is not."""
+    calls = max(1, round(3000 / call_us))
+    usual = blocks(call_us, calls, count=12, noise=noise, seed=2 * seed)
+    other = blocks(call_us * slower, 2 * calls, count=12, noise=noise, seed=2 * seed + 1)
+    eager = blocks(call_us, calls, count=15, noise=noise, seed=seed + 5000)
+    made = [SlopePair(u, o) for u, o in zip(usual, other, strict=True)]
+    assert made_up_claim(made, eager, POLICY) is None
