@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all that a newcomer needs; both set up what they use.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit sandbox real slow gpu real-repos device-bundle clean
+.PHONY: help setup demo test lint unit sandbox real slow gpu real-repos real-model device-bundle clean
 
 PYTEST := .venv/bin/python -P -m pytest -p no:cacheprovider
 
@@ -26,7 +26,7 @@ unit: setup     ## budget: 1 minute
 sandbox: setup  ## sandboxed workers; budget: 6 minutes
 	$(PYTEST) -m "sandbox and not real and not gpu and not slow"
 
-real: setup real-repos  ## compilers, git, SGLang and LMDeploy as published; budget: 12 minutes
+real: setup real-repos real-model  ## compilers, git, SGLang, LMDeploy, a small model; budget: 12 minutes
 	KSMITH_REAL_REPOS=$(CURDIR)/.real $(PYTEST) -m "real and not gpu and not slow"
 
 slow: setup real-repos  ## by hand; no budget
@@ -37,6 +37,9 @@ gpu: setup real-repos   ## on a machine with an NVIDIA GPU
 
 real-repos: setup       ## unpack the Python files of SGLang and LMDeploy into .real/ (never committed)
 	@scripts/real_repos.sh
+
+real-model: setup       ## put a small language model and a server for it into .real/ (never committed)
+	@scripts/real_model.sh
 
 device-bundle:  ## a folder to carry to a GPU machine that has torch and triton but no network
 	python3 scripts/device_bundle.py

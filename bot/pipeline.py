@@ -35,7 +35,7 @@ class Lineup:
     seeders: Sequence[Proposer]
     """Each gives the same seeds, in the same order, in every session."""
     proposers: Sequence[Proposer]
-    """Chosen between by the bandit; each a pure function of its context."""
+    """Chosen between by the bandit; each a pure function of its context, models apart."""
 
     def close(self) -> None:
         """End the processes that proposers hold."""
