@@ -17,6 +17,7 @@ from evolver.proposers.mutate.triton_loops import loop_hint_options
 from evolver.proposers.mutate.triton_math import libdevice_options, nan_options
 from evolver.proposers.mutate.triton_memory import cache_hint_options
 from evolver.proposers.mutate.triton_one_pass import one_pass_options
+from evolver.proposers.mutate.triton_split import split_options
 
 _TRITON = BackendName.TRITON
 
@@ -29,6 +30,7 @@ TRITON_OPERATORS = (
     Operator("grid", _TRITON, grid_options, weight=2),
     Operator("one_pass", _TRITON, one_pass_options, weight=3),
     Operator("fuse", _TRITON, fuse_options, weight=3),
+    Operator("split", _TRITON, split_options),
     Operator("reuse", _TRITON, reuse_options),
     Operator("index", _TRITON, index_options, weight=2),
     Operator("division", _TRITON, division_options),

@@ -1,6 +1,8 @@
-"""Parents to mutate, written by hand in the style of the compiler proposer."""
+"""Parents to mutate: some by hand, some as the compiler proposer emitted them (``emitted/``)."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 RMS_NORM_TRITON = """\
 import torch
@@ -183,6 +185,67 @@ def scale(x):
     native.scale_kernel(x, out, x.shape[0], x.shape[1])
     return out
 '''
+
+GATED_TRITON = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def silu_kernel(x_ptr, middle_ptr, n, XBLOCK: tl.constexpr):
+    index = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    mask = index < n
+    x = tl.load(x_ptr + index, mask)
+    tl.store(middle_ptr + index, x / (1.0 + tl.exp(-x)), mask)
+
+
+@triton.jit
+def scale_kernel(middle_ptr, gate_ptr, out_ptr, n, XBLOCK: tl.constexpr):
+    index = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    mask = index < n
+    x = tl.load(middle_ptr + index, mask)
+    gate = tl.load(gate_ptr + index, mask)
+    tl.store(out_ptr + index, x * gate, mask)
+
+
+def gated(x, gate):
+    middle = torch.empty_like(x)
+    n = x.numel()
+    silu_kernel[(triton.cdiv(n, 128),)](x, middle, n, XBLOCK=128, num_warps=4, num_stages=1)
+    out = torch.empty_like(x)
+    scale_kernel[(triton.cdiv(n, 128),)](middle, gate, out, n, XBLOCK=128, num_warps=8)
+    return out
+"""
+
+_EMITTED = Path(__file__).with_name("emitted")
+
+
+def emitted(name: str) -> str:
+    """What the compiler proposer wrote; Triton's interpreter has no libdevice, so none is used."""
+    source = (_EMITTED / f"{name}.txt").read_text()
+    return source.replace("libdevice.rsqrt", "tl.rsqrt").replace("libdevice.exp", "tl.exp")
+
+
+EMITTED_TRITON = {
+    "rms_norm": emitted("triton_rms_norm"),
+    "rms_norm, a kernel per operator": emitted("triton_rms_norm_split"),
+    "softmax": emitted("triton_softmax"),
+    "softmax, online": emitted("triton_softmax_online"),
+    "route": emitted("triton_router"),
+    "rotary": emitted("triton_rotary"),
+    "gated": GATED_TRITON,
+}
+"""By the entry function's name, up to a comma."""
+EMITTED_CPP = {
+    name: emitted(f"cpp_{file}")
+    for name, file in (
+        ("rms_norm", "rms_norm"),
+        ("softmax", "softmax"),
+        ("route", "router"),
+        ("rotary", "rotary"),
+    )
+}
 
 TRITON_PARENTS = {
     "rms_norm": RMS_NORM_TRITON,

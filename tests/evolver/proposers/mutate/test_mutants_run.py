@@ -14,10 +14,19 @@ import pytest
 
 from evaluator.candidate import BackendName
 from evolver.proposers.mutate import OPERATORS, mutate
-from tests.evolver.proposers.mutate.parents import CPP_PARENTS, TRITON_PARENTS
+from tests.evolver.proposers.mutate.parents import CPP_PARENTS, EMITTED_TRITON, TRITON_PARENTS
 
 pytestmark = pytest.mark.real
 
+ARGUMENTS = {
+    "rms_norm": [[5, 600], [5, 600], [600], 1e-6],
+    "softmax": [[64, 1000]],
+    "route": [[64, 32], [32], 4],
+    "rotary": [[16, 8, 64], [16, 2, 64], [16, 64], [16, 64]],
+    "gated": [[7, 300], [7, 300]],
+}
+"""Of the emitted parents: shapes and numbers."""
+STRUCTURAL = ("one_pass", "fuse", "split", "fission", "reuse", "index", "division", "exponential")
 SHAPES = {"rms_norm": [[6, 96], [96]], "silu": [[500]], "row_max": [[9, 100]], "double": [[4096]]}
 FLAGS = ["-std=c++17", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared"]
 FLAGS += ["-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wno-unused-variable", "-Werror"]
@@ -37,6 +46,25 @@ def descendants(source: str, backend: BackendName, count: int) -> list[tuple[str
     return found
 
 
+def job(source: str, parent: str, entry: str, arguments: list[object]) -> dict[str, object]:
+    return {"source": source, "parent": parent, "entry": entry, "arguments": arguments}
+
+
+def structural(
+    operators: tuple[str, ...] = STRUCTURAL,
+) -> tuple[list[str], list[dict[str, object]]]:
+    """Return every structural edit of the emitted parents, as text and as jobs."""
+    labels: list[str] = []
+    jobs: list[dict[str, object]] = []
+    for name, parent in EMITTED_TRITON.items():
+        entry = name.split(",")[0]
+        for operator in (o for o in OPERATORS[BackendName.TRITON] if o.name in operators):
+            for option in operator.options(parent):
+                labels.append(f"{operator.name}: {option.description}")
+                jobs.append(job(option.build(), parent, entry, ARGUMENTS[entry]))
+    return labels, jobs
+
+
 def run_triton(mode: str, jobs: list[dict[str, object]]) -> list[object]:
     runner = Path(__file__).with_name("triton_runner.py")
     done = subprocess.run(
@@ -49,7 +77,7 @@ def run_triton(mode: str, jobs: list[dict[str, object]]) -> list[object]:
 @pytest.mark.parametrize("name", ["rms_norm", "silu"])
 def test_triton_mutants_compile_for_sm_90(name) -> None:
     mutants = descendants(TRITON_PARENTS[name], BackendName.TRITON, 8)
-    jobs = [{"source": s, "entry": name, "shapes": SHAPES[name]} for s, _ in mutants]
+    jobs = [job(s, TRITON_PARENTS[name], name, SHAPES[name]) for s, _ in mutants]
     for (_, description), sizes in zip(mutants, run_triton("compile", jobs), strict=True):
         assert sizes, description
 
@@ -63,7 +91,7 @@ def test_every_cache_hint_and_loop_hint_compiles_for_sm_90() -> None:
         for option in operator.options(source)
         if "weight_ptr" in option.description or "load" not in option.description
     ]
-    jobs = [{"source": o.build(), "entry": "rms_norm", "shapes": SHAPES["rms_norm"]} for o in hints]
+    jobs = [job(o.build(), source, "rms_norm", SHAPES["rms_norm"]) for o in hints]
     assert all(run_triton("compile", jobs))
 
 
@@ -75,9 +103,34 @@ def test_triton_mutants_compute_what_their_parent_computes() -> None:
         for name, source in parents.items()
         for mutant in descendants(source, BackendName.TRITON, 8)
     ]
-    jobs = [{"source": s, "entry": n, "shapes": SHAPES[n]} for n, s, _ in mutants]
+    jobs = [job(s, parents[n], n, SHAPES[n]) for n, s, _ in mutants]
     for (name, _, done), error in zip(mutants, run_triton("interpret", jobs), strict=True):
         assert error <= 1e-5, f"{name}: {done}"
+
+
+def test_every_structural_edit_computes_what_its_parent_computes() -> None:
+    labels, jobs = structural()
+    assert {label.split(":")[0] for label in labels} >= {"one_pass", "fuse", "split", "index"}
+    for label, error in zip(labels, run_triton("interpret", jobs), strict=True):
+        assert error <= 1e-5, label
+
+
+def test_every_structural_edit_compiles_for_sm_90() -> None:
+    labels, jobs = structural(("one_pass", "fuse", "split", "fission"))
+    for label, sizes in zip(labels, run_triton("compile", jobs), strict=True):
+        assert sizes, label
+
+
+def test_generations_of_emitted_parents_compute_what_their_parent_computes() -> None:
+    labels: list[str] = []
+    jobs: list[dict[str, object]] = []
+    for name, parent in EMITTED_TRITON.items():
+        entry = name.split(",")[0]
+        for source, done in descendants(parent, BackendName.TRITON, 8):
+            labels.append(f"{name}: {done}")
+            jobs.append(job(source, parent, entry, ARGUMENTS[entry]))
+    for label, error in zip(labels, run_triton("interpret", jobs), strict=True):
+        assert error <= 1e-5, label
 
 
 def compiled(source: str, folder: Path) -> ctypes.CDLL:
