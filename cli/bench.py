@@ -161,6 +161,9 @@ def kernelbench(
     minutes: Annotated[
         float | None, typer.Option(min=0.1, help="For this session. Default: no limit.")
     ] = None,
+    most_gib: Annotated[
+        float | None, typer.Option(min=0, help="Pass over problems with larger arguments.")
+    ] = None,
     backend: Annotated[
         str | None, typer.Option(metavar="[triton|cpp]", help="Default: triton with a GPU.")
     ] = None,
@@ -182,7 +185,7 @@ def kernelbench(
 
     if not resume:
         forget(work)
-    plan = Plan(_levels(levels), sample, steps, problem_minutes, seed, minutes)
+    plan = Plan(_levels(levels), sample, steps, problem_minutes, seed, minutes, most_gib)
     chosen = backend_named(backend) or default_backend()
     with make_view() as view:
         result = run_kernelbench(root, work, plan, backend=chosen, say=_say, observer=view)

@@ -32,7 +32,7 @@ from evolver.progress import Observer, ignore
 from evolver.run import PROBLEM_DIRECTORY, Run
 from integrations.kernelbench.adapter import load_kernelbench
 from integrations.kernelbench.checkout import LEVELS, KernelBenchFile, commit_of, files
-from integrations.kernelbench.errors import NotCarried
+from integrations.kernelbench.errors import NotCarried, TooLarge
 from policies.model import EvaluatorPolicy
 
 ROWS_FILE = "rows.jsonl"
@@ -56,6 +56,8 @@ class Plan:
     """Of the searches."""
     minutes: float | None = None
     """Of this session; no problem is begun later."""
+    most_gib: float | None = None
+    """Of a problem's arguments: judging moves them dozens of times."""
 
 
 @dataclass
@@ -176,6 +178,8 @@ def _measure(session: _Session, file: KernelBenchFile) -> Row:
         row = _searched(session, file, row)
     except SandboxUnavailable:
         raise
+    except TooLarge as error:
+        row = row.model_copy(update={"outcome": Outcome.TOO_LARGE, "reason": str(error)})
     except (NotCarried, ReferenceFailed) as error:
         row = row.model_copy(update={"outcome": Outcome.REFUSED, "reason": str(error)})
     except (EvaluatorError, MachineTrouble) as error:
@@ -210,7 +214,9 @@ def _problem(session: _Session, file: KernelBenchFile, run_path: Path) -> Loaded
     if run_path.exists():
         return load_problem(run_path / PROBLEM_DIRECTORY)
     device = "cuda" if session.backend is not BackendName.CPP and machine.gpus() else "cpu"
-    return load_kernelbench(file, device=device, commit=session.commit)
+    most_gib = session.plan.most_gib
+    most_bytes = None if most_gib is None else int(most_gib * 2**30)
+    return load_kernelbench(file, device=device, commit=session.commit, most_bytes=most_bytes)
 
 
 def _told(row: Row) -> str:
@@ -240,6 +246,7 @@ def _result(session: _Session, rows: Sequence[Row]) -> BenchmarkResult:
             "steps": plan.steps,
             "minutes_per_problem": plan.problem_minutes,
             "seed": plan.seed,
+            "most_gib": plan.most_gib,
             "rows": str(write_table(rows, session.work)),
             **details(rows),
         },

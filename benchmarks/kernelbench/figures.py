@@ -190,12 +190,15 @@ def _overall(figures: Sequence[Figure], machine: str) -> Iterator[Figure]:
 
 def _details(rows: Sequence[Row]) -> dict[str, object]:
     counted = carried(rows)
-    refused = {r.id: r.reason for r in rows if r.outcome is Outcome.REFUSED}
+    others = {
+        outcome.value: {r.id: r.reason for r in rows if r.outcome is outcome}
+        for outcome in Outcome
+        if outcome is not Outcome.MEASURED
+    }
     beside: dict[str, object] = {
         "taken": len(rows),
         "carried": len(counted),
-        "refused": refused,
-        "failed": {r.id: r.reason for r in rows if r.outcome is Outcome.FAILED},
+        **others,
         "degenerate": {r.id: list(r.degenerate) for r in counted if r.degenerate},
     }
     if not counted:

@@ -28,6 +28,8 @@ class Outcome(StrEnum):
     MEASURED = "measured"
     REFUSED = "refused"
     """It cannot be carried as it is; no figure counts it."""
+    TOO_LARGE = "too_large"
+    """For this machine, or for what was asked; a later session may take it."""
     FAILED = "failed"
     """The machine's fault; a later session tries it again."""
 
@@ -196,7 +198,7 @@ class RowFile:
     """The rows of a work folder, one line of JSON each, appended as they come."""
 
     def __init__(self, path: Path) -> None:
-        """Read what is there: what failed is tried again, a torn line passed over."""
+        """Read what is there; what may end otherwise now is tried again, torn lines are not read."""
         self._path = path
         self.rows: dict[str, Row] = {}
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
@@ -205,7 +207,7 @@ class RowFile:
                 row = Row.model_validate_json(line)
             except ValidationError:
                 continue
-            if row.outcome is not Outcome.FAILED:
+            if row.outcome in (Outcome.MEASURED, Outcome.REFUSED):
                 self.rows[row.id] = row
 
     def add(self, row: Row) -> None:

@@ -20,7 +20,7 @@ from evaluator.records import complaint
 from evaluator.sandbox import Sandbox
 from evaluator.workload import ArgumentValue, DType, TensorSpec, Values, Workload
 from integrations.kernelbench.checkout import LICENCE, REPOSITORY, KernelBenchFile
-from integrations.kernelbench.errors import NotCarried
+from integrations.kernelbench.errors import NotCarried, TooLarge
 from integrations.kernelbench.looking import Seen, SeenValue, look
 from integrations.kernelbench.values import Structured, TensorFacts, fit_input, fit_state
 
@@ -45,6 +45,7 @@ def load_kernelbench(
     *,
     device: str = "cpu",
     commit: str | None = None,
+    most_bytes: int | None = None,
     sandbox: Sandbox | None = None,
 ) -> LoadedProblem:
     """Return ``file`` as a problem whose reference is its own text.
@@ -53,17 +54,19 @@ def load_kernelbench(
         file: of a checkout.
         device: where its contract is found: ``cpu`` or ``cuda``.
         commit: of the checkout, for the origin.
+        most_bytes: of all its arguments together; None leaves it to this machine's memory.
         sandbox: by default the machine's own choice.
 
     Raises:
         NotCarried: it cannot be a problem as it is.
+        TooLarge: it could be, were it smaller.
         SandboxUnavailable: nothing is run without a sandbox.
     """
     text = _read(file.path)
     described = describe(look(text, sandbox))
     entry, workload = described.entry, described.workload
     arguments, state = described.arguments, described.state
-    _check_size(workload)
+    _check_size(workload, most_bytes)
     try:
         facts = inspect_reference(
             text, entry, arguments, state, [workload], device=device, sandbox=sandbox
@@ -178,10 +181,15 @@ def _spec(name: str, facts: TensorFacts, values: Values) -> TensorSpec:
     )
 
 
-def _check_size(workload: Workload) -> None:
+def _check_size(workload: Workload, most_bytes: int | None) -> None:
+    if most_bytes is not None and workload.total_bytes > most_bytes:
+        raise TooLarge(
+            f"its arguments take {workload.total_bytes / 2**30:.2f} GiB, and at most "
+            f"{most_bytes / 2**30:.2f} GiB were asked for"
+        )
     memory = psutil.virtual_memory().total
     if MEMORY_FACTOR * workload.total_bytes > memory:
-        raise NotCarried(
+        raise TooLarge(
             f"its arguments take {workload.total_bytes / 2**30:.1f} GiB; to compare it in float64 "
             f"needs up to {MEMORY_FACTOR} times as much, and there are {memory / 2**30:.0f} GiB"
         )

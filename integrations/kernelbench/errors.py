@@ -11,3 +11,7 @@ class CheckoutMissing(IntegrationError):
 
 class NotCarried(IntegrationError):
     """A file cannot become a problem without changing it; the message says why."""
+
+
+class TooLarge(NotCarried):
+    """Its arguments take more bytes than were asked for; a machine with more may carry it."""

@@ -18,7 +18,7 @@ from evaluator.candidate import BackendName
 from evaluator.errors import WorkerLost
 from evaluator.evaluation import Baseline, Speedup, Verdict
 from evolver.errors import MachineTrouble
-from integrations.kernelbench.errors import NotCarried
+from integrations.kernelbench.errors import NotCarried, TooLarge
 from policies.model import EvaluatorPolicy
 from tests.builders import make_evaluation, make_problem
 from tests.kernelbench_files import NORMALISED, make_checkout
@@ -50,6 +50,23 @@ def test_rows_outlive_a_torn_line_and_failed_ones_are_tried_again(tmp_path: Path
     with path.open("a") as file:
         file.write('{"id":"c","level":1')
     assert list(RowFile(path).rows) == ["a"]
+
+
+def test_what_was_too_large_is_taken_by_a_later_session_that_asks_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int | None] = []
+
+    def too_large(*_: Any, most_bytes: int | None, **__: Any) -> None:
+        asked.append(most_bytes)
+        raise TooLarge("its arguments take 2 GiB")
+
+    monkeypatch.setattr(bench, "load_kernelbench", too_large)
+    root = checkout(tmp_path / "kb", fixed_order()[1][0])
+    result = run(root, tmp_path, Plan(levels=(1,), most_gib=0.5))
+    assert len(result.details["level1"]["too_large"]) == 1
+    run(root, tmp_path, Plan(levels=(1,)))
+    assert asked == [2**29, None]
 
 
 def test_a_session_goes_on_where_the_last_one_stopped(

@@ -54,16 +54,17 @@ def flat_function(request: Request) -> FlatFunction:
 
 
 def _constructed(cls: type, request: Request) -> FlatFunction:
-    """A module constructed once, called with its parameters and buffers replaced, by position.
+    """A module constructed once, called with its parameters and buffers replaced.
 
-    The problem's state names them in the order of ``state_dict``.
+    The problem's state names them with ``__`` for a dot.
     """
     try:
         instance = cls(*(request.constructor or ()))
     except Exception as error:
         raise EmissionFailed(f"{cls.__name__} cannot be constructed: {error!r}") from error
-    names, count = list(instance.state_dict()), len(request.arguments)
-    if request.function != "forward" or len(names) != len(request.state):
+    names = [name.replace("__", ".") for name in request.state]
+    count = len(request.arguments)
+    if request.function != "forward" or set(names) != set(instance.state_dict()):
         raise EmissionFailed(
             f"{cls.__name__} is no module whose forward and state are the problem's"
         )
