@@ -23,7 +23,7 @@ from evaluator.machine import cpu_count, cpu_model, gpus
 from evolver.proposers.base import Attempt, ProposalContext
 from evolver.proposers.llm.body import Reply
 from evolver.proposers.llm.config import LlmConfig, ModelConfig
-from evolver.proposers.llm.endpoint import Endpoint, ExchangeFailed, Messages, Try
+from evolver.proposers.llm.endpoint import Endpoint, Messages, Try
 from evolver.proposers.llm.parsing import Proposal, ReplyFault, parse_reply
 from evolver.proposers.llm.prompt import Form, Hint, Prompt, make_prompt, repair_message
 from evolver.proposers.llm.tokens import TokenCounter, token_counter
@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 
 _REPEATED_CHARACTERS = 8_000
 """Of a bad reply, as the repair turn shows it to its author."""
+_RESERVED_SHARE = 1 / 8
+_RESERVED_TOKENS = 512
+"""Of the prompt's budget, at most, for the chat template and a repair turn."""
 _STORED_CHARACTERS = 1_000_000
 _DESCRIPTION_CHARACTERS = 120
 
@@ -47,6 +50,16 @@ class _Voice:
     counter: TokenCounter
     prompt_tokens: int
     reply_tokens: int
+
+    @property
+    def first_prompt_tokens(self) -> int:
+        """What the first turn may take of the prompt's budget."""
+        reserved = min(_RESERVED_TOKENS, int(_RESERVED_SHARE * self.prompt_tokens))
+        return self.prompt_tokens - reserved
+
+    def tokens_of(self, messages: Messages) -> int:
+        """Count without the chat template."""
+        return sum(self.counter.count(message["content"]) for message in messages)
 
 
 @dataclass
@@ -148,8 +161,8 @@ class LlmProposer:
             prompt = self._prompt(conversation)
             plan, candidate = self._turns(conversation, prompt.messages)
             return candidate
-        except (ExchangeFailed, ReplyFault) as error:
-            failure = str(error)
+        except BaseException as error:
+            failure = str(error) or type(error).__name__
             raise
         finally:
             self._transcript.outcome(
@@ -175,7 +188,7 @@ class LlmProposer:
             form=conversation.form,
             hint=conversation.hint,
             counter=conversation.voice.counter,
-            budget_tokens=conversation.voice.prompt_tokens,
+            budget_tokens=conversation.voice.first_prompt_tokens,
         )
 
     def _turns(
@@ -190,19 +203,26 @@ class LlmProposer:
                 done = conversation.turn > self._config.repair_turns
                 if done or self._is_spent(conversation.voice):
                     raise
-                repair = repair_message(str(fault), conversation.form, conversation.entry)
-                said = reply.text[-_REPEATED_CHARACTERS:].replace("\0", "") or "(nothing)"
-                messages = [
-                    *messages[:2],
-                    {"role": "assistant", "content": _as_utf8(said)},
-                    {"role": "user", "content": repair},
-                ]
+                messages = self._with_repair(conversation, messages[:2], reply, str(fault))
+
+    def _with_repair(
+        self, conversation: _Conversation, prompt: Messages, reply: Reply, fault: str
+    ) -> list[dict[str, str]]:
+        """Return the prompt, as much of the bad reply as there is room for, and what is wrong."""
+        voice = conversation.voice
+        repair = repair_message(fault, conversation.form, conversation.entry)
+        asked = {"role": "user", "content": repair}
+        room = voice.first_prompt_tokens - voice.tokens_of([*prompt, asked])
+        kept = max(0, min(_REPEATED_CHARACTERS, 2 * room))  # characters; most tokens have more
+        said = _as_utf8(reply.text[max(0, len(reply.text) - kept) :].replace("\0", ""))
+        answer = {"role": "assistant", "content": said or "(left out)"}
+        return [*map(dict, prompt), answer, asked]
 
     def _ask(self, conversation: _Conversation, messages: Messages) -> Reply:
         voice, context = conversation.voice, conversation.context
         seed = context.rng.getrandbits(31)
         conversation.turn += 1
-        asked = sum(voice.counter.count(m["content"]) for m in messages)
+        asked = voice.tokens_of(messages)
 
         def keep(one: Try) -> None:
             """Account for a try; where the server does not tell, by our own count."""

@@ -111,9 +111,9 @@ def _log(evaluation: Evaluation, problem: Problem) -> str:
 
 
 def _discreet(message: str, problem: Problem) -> str:
-    """Leave out which held-out workload a message is about."""
+    """Return the message, but of one about a held-out workload that it failed there."""
     for workload in problem.workloads:
-        if workload.held_out:
-            named = rf"\bworkload {re.escape(workload.name)}(?![\w.-])"
-            message = re.sub(named, "a held-out workload", message)
+        named = rf"\bworkload ['\"]?{re.escape(workload.name)}(?![\w.-])"
+        if workload.held_out and re.search(named, message):
+            return "it failed on a held-out workload"
     return message

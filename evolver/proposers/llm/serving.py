@@ -21,7 +21,7 @@ from pathlib import Path
 
 from evolver.errors import LlmUnavailable
 
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.2
 _PROBE_SECONDS = 5.0
 _GRACE_SECONDS = 20.0
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -14,6 +14,7 @@ from evolver.errors import LlmUnavailable
 from evolver.proposers.llm import LlmProposer
 from evolver.proposers.llm.endpoint import ExchangeFailed
 from evolver.proposers.llm.parsing import ReplyFault
+from evolver.proposers.llm.tokens import estimate_tokens
 from evolver.proposers.llm.transcript import read_transcript
 from tests.evolver.proposers.llm.server import (
     Clock,
@@ -107,6 +108,13 @@ def test_a_reply_that_cannot_be_used_is_answered_with_what_is_wrong(
     assert [m["role"] for m in repair] == ["system", "user", "assistant", "user"]
     assert "cannot be used" in repair[-1]["content"]
     assert len(repair[2]["content"]) <= 8000
+
+
+def test_a_repair_turn_keeps_to_the_budget(tmp_path: Path) -> None:
+    loud = say("word " * 50_000)
+    _, requests = propose(loud, say(GOOD), folder=tmp_path, prompt_tokens=2600)
+    for request in requests:
+        assert sum(estimate_tokens(m["content"]) for m in request["messages"]) < 2600
 
 
 def test_after_the_repair_turn_the_attempt_fails_with_the_reason(tmp_path: Path) -> None:

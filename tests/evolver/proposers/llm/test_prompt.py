@@ -92,7 +92,7 @@ def test_held_out_workloads_never_appear(status: Status) -> None:
                 workload=SECRET, passed=False, trials=1, reason="leak", errors=(error,)
             ),
         )
-        fields["message"] = f"workload {SECRET}: the candidate hung on workload {SECRET}"
+        fields["message"] = f"workload {SECRET}: leak, while it hung"
     attempt = make_attempt(
         program(),
         status=status,
