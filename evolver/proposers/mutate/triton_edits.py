@@ -9,6 +9,7 @@ from evolver.proposers.mutate.triton_arithmetic import (
     exponential_options,
     index_options,
 )
+from evolver.proposers.mutate.triton_fission import fission_options
 from evolver.proposers.mutate.triton_forward import reuse_options
 from evolver.proposers.mutate.triton_fuse import fuse_options
 from evolver.proposers.mutate.triton_grid import grid_options
@@ -30,6 +31,7 @@ TRITON_OPERATORS = (
     Operator("grid", _TRITON, grid_options, weight=2),
     Operator("one_pass", _TRITON, one_pass_options, weight=3),
     Operator("fuse", _TRITON, fuse_options, weight=3),
+    Operator("fission", _TRITON, fission_options),
     Operator("split", _TRITON, split_options),
     Operator("reuse", _TRITON, reuse_options),
     Operator("index", _TRITON, index_options, weight=2),

@@ -24,6 +24,7 @@ from evolver.proposers.mutate.triton_source import (
     Launch,
     NodeEdit,
     TritonSource,
+    calls_in,
     find_tl_calls,
     integer,
     names_in,
@@ -91,8 +92,7 @@ def _steps(
     for position, statement in enumerate(statements):
         if not m.matches(statement, m.SimpleStatementLine(body=[m.Expr(m.Call())])):
             continue
-        call = m.findall(statement, m.Call())
-        launch = next((la for la in parsed.launches if la.call in call), None)
+        launch = next((la for la in parsed.launches if la.call in calls_in(statement)), None)
         step = _step(parsed, launch, position, separate) if launch is not None else None
         found += [step] if step is not None else []
     return found

@@ -20,7 +20,7 @@ NodeEdit = Callable[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Launch:
     """One ``kernel[grid](...)`` call."""
 
@@ -33,7 +33,7 @@ class Launch:
         return next((a for a in self.call.args if a.keyword and a.keyword.value == name), None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TritonSource:
     """A parsed candidate: ``kernels`` are its jitted functions by name."""
 
@@ -98,12 +98,15 @@ def is_tl_call(node: cst.CSTNode, *names: str) -> bool:
     )
 
 
-@lru_cache(maxsize=4096)
 def find_tl_calls(node: cst.CSTNode, *names: str) -> tuple[cst.Call, ...]:
     """Return the ``tl.NAME(...)`` calls in ``node``, in source order."""
-    return tuple(
-        cst.ensure_type(c, cst.Call) for c in m.findall(node, m.Call()) if is_tl_call(c, *names)
-    )
+    return tuple(c for c in calls_in(node) if is_tl_call(c, *names))
+
+
+@lru_cache(maxsize=4096)
+def calls_in(node: cst.CSTNode) -> tuple[cst.Call, ...]:
+    """Return every call in ``node``, in source order."""
+    return tuple(cst.ensure_type(c, cst.Call) for c in m.findall(node, m.Call()))
 
 
 def integer(node: cst.CSTNode | None) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import libcst as cst
 import libcst.matchers as m
@@ -17,6 +18,7 @@ import libcst.matchers as m
 from evolver.proposers.mutate.triton_source import (
     Launch,
     TritonSource,
+    calls_in,
     find_tl_calls,
     names_in,
 )
@@ -41,6 +43,7 @@ class Traffic:
     writes: frozenset[str]
 
 
+@lru_cache(maxsize=256)
 def traffic_of(parsed: TritonSource, kernel: cst.FunctionDef) -> Traffic | None:
     """Return what ``kernel`` reads and writes, None where that cannot be read from its text."""
     if find_tl_calls(kernel, *_UNCLEAR):
@@ -59,16 +62,27 @@ def base_of(pointer: cst.BaseExpression, kernel: cst.FunctionDef) -> str | None:
         pointer = pointer.left
     if not isinstance(pointer, cst.Name):
         return None
-    is_parameter = pointer.value in {p.name.value for p in kernel.params.params}
-    targets = m.AssignTarget(m.Name(pointer.value)) | m.AugAssign(target=m.Name(pointer.value))
-    return pointer.value if is_parameter and not m.findall(kernel.body, targets) else None
+    return pointer.value if pointer.value in _unchanged_parameters(kernel) else None
+
+
+@lru_cache(maxsize=256)
+def _unchanged_parameters(kernel: cst.FunctionDef) -> frozenset[str]:
+    """Return the parameters that the body does not bind anew."""
+    bound: set[str] = set()
+    for place in m.findall(kernel.body, m.AssignTarget() | m.AugAssign() | m.AnnAssign()):
+        if isinstance(place, cst.AssignTarget | cst.AugAssign | cst.AnnAssign):
+            bound |= names_in(place.target)
+    return frozenset(p.name.value for p in kernel.params.params) - bound
 
 
 def _are_handed_on(
     parsed: TritonSource, kernel: cst.FunctionDef, pointers: set[str | None]
 ) -> bool:
-    calls = [cst.ensure_type(c, cst.Call) for c in m.findall(kernel.body, m.Call())]
-    helpers = [c for c in calls if isinstance(c.func, cst.Name) and c.func.value in parsed.kernels]
+    helpers = [
+        c
+        for c in calls_in(kernel.body)
+        if isinstance(c.func, cst.Name) and c.func.value in parsed.kernels
+    ]
     handed = {name for c in helpers for a in c.args for name in names_in(a.value)}
     return bool(handed & pointers)
 
@@ -88,9 +102,7 @@ def arguments_of(launch: Launch, kernel: cst.FunctionDef) -> Mapping[str, cst.Ar
 def enclosing_function(parsed: TritonSource, launch: Launch) -> cst.FunctionDef | None:
     """Return the module's function that makes ``launch``."""
     for statement in parsed.tree.body:
-        if isinstance(statement, cst.FunctionDef) and launch.call in m.findall(
-            statement, m.Call(func=m.Subscript())
-        ):
+        if isinstance(statement, cst.FunctionDef) and launch.call in calls_in(statement):
             return statement
     return None
 
@@ -102,6 +114,7 @@ def is_allocation(statement: cst.CSTNode) -> bool:
     return m.matches(statement, m.SimpleStatementLine(body=[assign]) | assign)
 
 
+@lru_cache(maxsize=64)
 def separate_tensors(parsed: TritonSource, function: cst.FunctionDef) -> frozenset[str]:
     """Return the names in ``function`` whose tensors overlap no other named tensor there.
 
@@ -159,6 +172,7 @@ class _Uses(cst.CSTVisitor):
 _ANY_TARGET = cst.AssignTarget(cst.Name("_"))
 
 
+@lru_cache(maxsize=256)
 def exclusive_parameters(parsed: TritonSource, kernel: cst.FunctionDef) -> frozenset[str]:
     """Return the pointer parameters whose memory no other argument of any launch overlaps."""
     launches = [launch for launch in parsed.launches if launch.kernel == kernel.name.value]

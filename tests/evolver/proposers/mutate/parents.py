@@ -230,6 +230,7 @@ def emitted(name: str) -> str:
 EMITTED_TRITON = {
     "rms_norm": emitted("triton_rms_norm"),
     "rms_norm, a kernel per operator": emitted("triton_rms_norm_split"),
+    "rms_norm, by shape": emitted("triton_rms_norm_by_shape"),
     "softmax": emitted("triton_softmax"),
     "softmax, online": emitted("triton_softmax_online"),
     "route": emitted("triton_router"),
