@@ -198,7 +198,7 @@ class RowFile:
     """The rows of a work folder, one line of JSON each, appended as they come."""
 
     def __init__(self, path: Path) -> None:
-        """Read what is there; what may end otherwise now is tried again, torn lines are not read."""
+        """Read what is there; what may end otherwise now will be tried again."""
         self._path = path
         self.rows: dict[str, Row] = {}
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
