@@ -1,5 +1,9 @@
-"""A real small model behind a real server, which writes no good kernels: what it says is garbage
-of the kind that models produce, and a run must come through it."""
+"""A real small model behind a real server, which writes no good kernels.
+
+What it says is garbage of the kind that models produce, and a run must come through it. The
+``slow`` test talks to any server that runs already: KSMITH_LLM_ENDPOINT, KSMITH_LLM_MODEL. By
+hand, 2026-12-01: vLLM 0.32.0 for the CPU, started by ``ksmith serve-model --without-gpu``.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +46,20 @@ def order() -> Iterator[ServerOrder]:
 
 @pytest.mark.real
 def test_a_search_comes_through_what_a_small_model_says(order: ServerOrder, tmp_path: Path) -> None:
+    converse(order.model, order.endpoint, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("KSMITH_LLM_ENDPOINT" not in os.environ, reason="KSMITH_LLM_ENDPOINT is unset")
+def test_a_search_comes_through_what_any_server_says(tmp_path: Path) -> None:
+    converse(os.environ["KSMITH_LLM_MODEL"], os.environ["KSMITH_LLM_ENDPOINT"], tmp_path)
+
+
+def converse(name: str, endpoint: str, tmp_path: Path) -> None:
+    """Search with two turns that are cut short; everything must be kept and counted."""
     model = ModelConfig(
-        name=order.model,
-        endpoint=order.endpoint,
+        name=name,
+        endpoint=endpoint,
         usd_per_million_prompt_tokens=1.0,
         usd_per_million_reply_tokens=2.0,
     )
