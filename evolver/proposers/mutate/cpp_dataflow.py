@@ -38,7 +38,7 @@ def independence(loop: Loop) -> Independence | None:
     calls_openmp = any(n.type == "identifier" and text_of(n).startswith("omp_") for n in nodes)
     if takes_address or calls_openmp or any(_is_obstacle(n) for n in nodes):
         return None
-    local = _declared(loop.body)
+    local = declared(loop.body)
     moving = _moving(loop)
     reductions: list[tuple[str, str]] = []
     for write in (n for n in nodes if n.type in ("assignment_expression", "update_expression")):
@@ -60,7 +60,7 @@ def _is_obstacle(node: Node) -> bool:
     return node.type in _OBSTACLES
 
 
-def _declared(body: Node) -> set[str]:
+def declared(body: Node) -> set[str]:
     """Return the names of the variables that are declared inside ``body``."""
     names: set[str] = set()
     for node in walk(body):

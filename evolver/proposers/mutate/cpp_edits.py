@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evaluator.candidate import BackendName
+from evolver.proposers.mutate.cpp_fuse import fuse_options
 from evolver.proposers.mutate.cpp_loops import prefetch_options, tile_options, unroll_options
 from evolver.proposers.mutate.cpp_openmp import (
     collapse_options,
@@ -22,6 +23,7 @@ CPP_OPERATORS = (
     Operator("simd", _CPP, simd_options, weight=4),
     Operator("unroll", _CPP, unroll_options, weight=2),
     Operator("tile", _CPP, tile_options, weight=2),
+    Operator("fuse", _CPP, fuse_options, weight=3),
     Operator("prefetch", _CPP, prefetch_options),
     Operator("compiler", _CPP, compiler_options, weight=2),
     Operator("pointers", _CPP, pointer_options),

@@ -11,6 +11,7 @@ import ast
 import platform
 from collections.abc import Iterator
 from functools import partial
+from typing import TypeGuard
 
 from tree_sitter import Node
 
@@ -129,15 +130,18 @@ def _parameter_name(parameter: Node) -> str:
 
 def _fresh_parameters(parsed: CppSource, function: Function) -> set[str]:
     """Return the pointers that get a tensor of the wrapper's own in every call."""
+    calls = calls_of(parsed, function)
+    return set.intersection(*(_fresh_in(w, c, function) for w, c in calls)) if calls else set()
+
+
+def calls_of(parsed: CppSource, function: Function) -> list[tuple[ast.FunctionDef, ast.Call]]:
+    """Return the wrapper's calls of ``function``, each with the Python function it is in."""
     tree = ast.parse(parsed.python)
     wrappers = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
-    calls = [(w, c) for w in wrappers for c in ast.walk(w) if _is_call_of(c, function.name)]
-    if not calls:
-        return set()
-    return set.intersection(*(_fresh_in(w, c, function) for w, c in calls))
+    return [(w, c) for w in wrappers for c in ast.walk(w) if _is_call_of(c, function.name)]
 
 
-def _is_call_of(node: ast.AST, name: str) -> bool:
+def _is_call_of(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -146,21 +150,20 @@ def _is_call_of(node: ast.AST, name: str) -> bool:
     )
 
 
-def _fresh_in(wrapper: ast.FunctionDef, call: ast.AST, function: Function) -> set[str]:
-    assert isinstance(call, ast.Call)  # by _is_call_of
+def _fresh_in(wrapper: ast.FunctionDef, call: ast.Call, function: Function) -> set[str]:
     passed = [a.id if isinstance(a, ast.Name) else None for a in call.args]
     if len(passed) != len(function.parameters):
         return set()
-    allocated = _allocated(wrapper)
+    fresh = allocated(wrapper)
     pairs = zip(function.parameters, passed, strict=True)
     return {
         _parameter_name(p)
         for p, name in pairs
-        if _is_pointer(p) and name in allocated and passed.count(name) == 1
+        if _is_pointer(p) and name in fresh and passed.count(name) == 1
     }
 
 
-def _allocated(wrapper: ast.FunctionDef) -> set[str]:
+def allocated(wrapper: ast.FunctionDef) -> set[str]:
     """Return the names that are assigned once, from an allocation by torch."""
     assigned: dict[str, list[ast.expr]] = {}
     for node in ast.walk(wrapper):

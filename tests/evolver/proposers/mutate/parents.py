@@ -243,6 +243,8 @@ EMITTED_CPP = {
     for name, file in (
         ("rms_norm", "rms_norm"),
         ("softmax", "softmax"),
+        ("rms_norm, a loop per operator", "rms_norm_per_operator"),
+        ("softmax, a loop per operator", "softmax_per_operator"),
         ("route", "router"),
         ("rotary", "rotary"),
     )

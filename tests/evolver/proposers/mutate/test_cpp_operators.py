@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from evolver.proposers.mutate.cpp_fuse import fuse_options
 from evolver.proposers.mutate.cpp_loops import prefetch_options, tile_options, unroll_options
 from evolver.proposers.mutate.cpp_openmp import (
     collapse_options,
@@ -13,7 +14,9 @@ from evolver.proposers.mutate.cpp_openmp import (
 )
 from evolver.proposers.mutate.cpp_promises import compiler_options, pointer_options
 from evolver.proposers.mutate.cpp_source import parse_cpp
-from tests.evolver.proposers.mutate.parents import RMS_NORM_CPP, SCALE_CPP
+from tests.evolver.proposers.mutate.parents import EMITTED_CPP, RMS_NORM_CPP, SCALE_CPP
+
+PER_OPERATOR = EMITTED_CPP["rms_norm, a loop per operator"]
 
 
 def descriptions(options) -> list[str]:
@@ -177,3 +180,31 @@ def test_cpp_with_escapes_comes_back_as_the_same_text() -> None:
     exec(child, names)
     assert '// a "quoted" word\n' in names["SOURCE"]
     assert "#pragma GCC unroll" in names["SOURCE"]
+
+
+def test_loops_over_the_same_rows_become_one_step_by_step() -> None:
+    once = fuse_options(PER_OPERATOR)[0].build()
+    twice = fuse_options(once)[0].build()
+    assert [s.count("#pragma omp for\n") for s in (PER_OPERATOR, once, twice)] == [3, 2, 1]
+    assert fuse_options(twice) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("const float t2 = out0[row *", "const float t2 = out0[(row + 1) *", "reads another row"),
+        ("const float t2 = out0[row * std::max<int64_t>(1, x_size1) + col]",
+         "const float t2 = out0[row * std::max<int64_t>(1, x_size1) + col + 1]",
+         "reads beyond its row"),
+        ("buffer = torch.empty((rows, 1), dtype=torch.float32)", "buffer = out0[:, :1]",
+         "overlaps what the loop before writes"),
+        ("row = 0; row < rows; ++row) {\n            float sum",
+         "row = 1; row < rows; ++row) {\n            float sum",
+         "goes over other rows"),
+    ],
+)  # fmt: skip
+def test_loops_that_meet_in_memory_otherwise_stay_apart(old, new, why) -> None:
+    assert old in PER_OPERATOR
+    assert not any(
+        "line 19" in d for d in descriptions(fuse_options(PER_OPERATOR.replace(old, new)))
+    ), why

@@ -14,12 +14,17 @@ import pytest
 
 from evaluator.candidate import BackendName
 from evolver.proposers.mutate import OPERATORS, mutate
-from tests.evolver.proposers.mutate.parents import CPP_PARENTS, EMITTED_TRITON, TRITON_PARENTS
+from tests.evolver.proposers.mutate.parents import (
+    CPP_PARENTS,
+    EMITTED_CPP,
+    EMITTED_TRITON,
+    TRITON_PARENTS,
+)
 
 pytestmark = pytest.mark.real
 
 ARGUMENTS = {
-    "rms_norm": [[5, 600], [5, 600], [600], 1e-6],
+    "rms_norm": [[3, 520], [3, 520], [520], 1e-6],
     "rms_norm, by shape": [[32, 256], [32, 256], [256], 1e-6],
     "softmax": [[64, 1000]],
     "route": [[64, 32], [32], 4],
@@ -129,7 +134,7 @@ def test_generations_of_emitted_parents_compute_what_their_parent_computes() -> 
     jobs: list[dict[str, object]] = []
     for name, parent in EMITTED_TRITON.items():
         entry = name.split(",")[0]
-        for source, done in descendants(parent, BackendName.TRITON, 8):
+        for source, done in descendants(parent, BackendName.TRITON, 4):
             labels.append(f"{name}: {done}")
             jobs.append(job(source, parent, entry, ARGUMENTS.get(name, ARGUMENTS[entry])))
     for label, error in zip(labels, run_triton("interpret", jobs), strict=True):
@@ -181,3 +186,23 @@ def test_cpp_mutants_compile_and_double_exactly(seed, tmp_path) -> None:
     kernel = compiled(source, tmp_path).scale_kernel
     kernel(pointer(x), pointer(out), ctypes.c_int64(5), ctypes.c_int64(1025))
     np.testing.assert_array_equal(out, 2 * x, err_msg=description)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fused_cpp_loops_and_their_descendants_compute_the_softmax(seed, tmp_path) -> None:
+    parent = EMITTED_CPP["softmax, a loop per operator"]
+    fuse = next(o for o in OPERATORS[BackendName.CPP] if o.name == "fuse")
+    rng, source, done = random.Random(seed), parent, []
+    for _ in range(1 + seed % 3):
+        edit = fuse.apply(source, rng)
+        assert edit is not None
+        source, done = edit.source, [*done, edit.description]
+    edit = mutate(source, BackendName.CPP, rng)
+    assert edit is not None
+    x = np.random.default_rng(seed).standard_normal((64, 1000)).astype(np.float32)
+    buffers = [aligned(64, 1), aligned(64, 1000), aligned(64, 1), aligned(64, 1000)]
+    compiled(edit.source, tmp_path).softmax_kernel(*map(pointer, (x, *buffers)))
+    exact = np.exp(x.astype(np.float64))
+    exact /= exact.sum(-1, keepdims=True)
+    what = "; ".join([*done, edit.description])
+    np.testing.assert_allclose(buffers[-1], exact, rtol=2e-5, atol=1e-7, err_msg=what)
