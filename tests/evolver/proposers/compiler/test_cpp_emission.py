@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 import torch
 
+from evaluator.backends.cpp import CppBackend
 from evaluator.worker.native import compile_and_bind
 from evolver.proposers.compiler.emitter.cpp_emission import CPP_SETTINGS, emit_cpp
 from evolver.proposers.compiler.emitter.reference import flat_function
@@ -137,8 +139,9 @@ def _described(value: Any) -> Any:
 def load(source: str) -> Callable[..., Any]:
     module = types.ModuleType("candidate")
     exec(source, module.__dict__)
-    module.__dict__["native"] = compile_and_bind(
-        module.SOURCE, module.SIGNATURES, timeout_seconds=60
+    build = asdict(CppBackend().build)
+    module.__dict__["native"], _ = compile_and_bind(
+        module.SOURCE, module.SIGNATURES, build, timeout_seconds=60
     )
     return module.entry  # type: ignore[no-any-return]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 import torch
 
+from evaluator.backends.cpp import CppBackend
 from evaluator.worker.native import compile_and_bind
 from evolver.proposers.compiler.emitter.cpp_prelude import with_prelude
 
@@ -63,7 +65,9 @@ EXTREMES = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0, 200.0, -20
 
 @pytest.fixture(scope="module")
 def native() -> Any:
-    return compile_and_bind(with_prelude(FUNCTIONS), SIGNATURES, timeout_seconds=60)
+    source, build = with_prelude(FUNCTIONS), asdict(CppBackend().build)
+    library, _ = compile_and_bind(source, SIGNATURES, build, timeout_seconds=60)
+    return library
 
 
 def ulps(actual: torch.Tensor, exact: torch.Tensor) -> float:
