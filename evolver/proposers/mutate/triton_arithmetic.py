@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 
 import libcst as cst
 import libcst.matchers as m
@@ -30,6 +30,9 @@ from evolver.proposers.mutate.triton_tensors import arguments_of, enclosing_func
 
 LOG2_E = "1.4426950408889634"
 _ONE = m.Integer("1") | m.Float("1.0")
+_SIZE = m.Subscript(value=m.Attribute(attr=m.Name("shape"))) | m.Call(
+    func=m.Attribute(attr=m.Name("numel") | m.Name("size"))
+)
 _RECIPROCAL = m.BinaryOperation(left=_ONE, operator=m.Divide())
 _GUARDED_STRIDE = re.compile(r"1\*\(1>=(\w+)\)\+(\w+)\*\((\w+)>1\)")
 
@@ -118,15 +121,19 @@ def _sizes(parsed: TritonSource, kernel: cst.FunctionDef) -> frozenset[str]:
 
 
 def _is_size(function: cst.FunctionDef, value: cst.BaseExpression) -> bool:
-    shape = m.Subscript(value=m.Attribute(attr=m.Name("shape")))
-    counted = m.Call(func=m.Attribute(attr=m.Name("numel") | m.Name("size")))
-    if m.matches(value, shape | counted):
-        return True
-    if not isinstance(value, cst.Name):
-        return False
-    targets = m.findall(function, m.AssignTarget(m.Name(value.value)))
-    plain = m.Assign(targets=[m.AssignTarget(m.Name(value.value))], value=shape | counted)
-    return len(targets) == 1 and len(m.findall(function, plain)) == 1
+    if isinstance(value, cst.Name):
+        return value.value in _named_sizes(function)
+    return m.matches(value, _SIZE)
+
+
+@lru_cache(maxsize=64)
+def _named_sizes(function: cst.FunctionDef) -> frozenset[str]:
+    """Return the variables that are bound once, to the size of a tensor."""
+    bound = [n for t in m.findall(function, m.AssignTarget()) for n in names_in(t)]
+    sizes: set[str] = set()
+    for node in m.findall(function, m.Assign(targets=[m.AssignTarget(m.Name())], value=_SIZE)):
+        sizes |= names_in(cst.ensure_type(node, cst.Assign).targets[0])
+    return frozenset(n for n in sizes if bound.count(n) == 1)
 
 
 def _plain_strides(

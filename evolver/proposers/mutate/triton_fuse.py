@@ -123,6 +123,7 @@ def _step(
 def _is_intricate(kernel: cst.FunctionDef, launch: Launch) -> bool:
     extra = {a.keyword.value for a in launch.call.args if a.keyword} - {
         *_KNOBS,
+        "maxnreg",  # a bound for one of the two says nothing about both
         *(p.name.value for p in kernel.params.params),
     }
     return (

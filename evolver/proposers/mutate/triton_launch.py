@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import libcst as cst
@@ -33,6 +34,7 @@ MIN_DOT_TILE = 16
 """``tl.dot`` takes no smaller dimension."""
 MAX_WARPS = 32
 MAX_STAGES = 6
+REGISTERS = (32, 64, 128)
 DEFAULTS = {"num_warps": 4, "num_stages": 3}
 """What Triton assumes where the launch does not say."""
 
@@ -60,6 +62,22 @@ def warps_options(source: str) -> list[Option]:
 def stages_options(source: str) -> list[Option]:
     """Move ``num_stages`` by one, in kernels with a loop to pipeline."""
     return _knob_options(source, "num_stages", lambda n: (n + 1, n - 1), MAX_STAGES)
+
+
+def registers_options(source: str) -> list[Option]:
+    """Bound the registers of a thread, so that more blocks run at once, or no longer."""
+    parsed = parse_triton(source)
+    options: list[Option] = []
+    for launch in parsed.launches:
+        argument = launch.keyword("maxnreg")
+        now = None if argument is None else parsed.text(argument.value)
+        for count in (*map(str, REGISTERS), None):
+            if count != now:
+                what = "registers as needed" if count is None else f"at most {count} registers"
+                edit = partial(set_keywords, maxnreg=count)
+                build = partial(parsed.replace, {launch.call: edit})
+                options.append(Option(f"{what} in {launch.kernel}", build))
+    return options
 
 
 def _launch_tiles(parsed: TritonSource, launch: Launch) -> Iterator[Option]:

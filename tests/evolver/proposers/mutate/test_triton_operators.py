@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from evolver.proposers.mutate.triton_grid import grid_options
-from evolver.proposers.mutate.triton_launch import stages_options, tile_options, warps_options
+from evolver.proposers.mutate.triton_launch import (
+    registers_options,
+    stages_options,
+    tile_options,
+    warps_options,
+)
 from evolver.proposers.mutate.triton_loops import loop_hint_options
 from evolver.proposers.mutate.triton_math import libdevice_options, nan_options
 from evolver.proposers.mutate.triton_memory import cache_hint_options
@@ -91,6 +96,12 @@ def test_warps_that_are_not_stated_start_from_the_default() -> None:
 def test_stages_are_left_alone_without_a_loop() -> None:
     assert stages_options(SILU_TRITON) == []
     assert descriptions(stages_options(RMS_NORM_TRITON)) == ["num_stages 1 -> 2 in rms_norm_kernel"]
+
+
+def test_registers_are_bounded_once_and_set_free_again() -> None:
+    child = build(registers_options(SILU_TRITON), "at most 64 registers in silu_kernel")
+    assert "num_stages=1, maxnreg=64)" in child
+    assert build(registers_options(child), "registers as needed in silu_kernel") == SILU_TRITON
 
 
 def test_a_cache_hint_replaces_the_one_before() -> None:

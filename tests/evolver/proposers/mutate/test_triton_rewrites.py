@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from evaluator.candidate import BackendName
 from evolver.proposers.mutate import OPERATORS
 from evolver.proposers.mutate.operators import in_random_order
+from evolver.proposers.mutate.triton_accumulate import accumulate_options
 from evolver.proposers.mutate.triton_arithmetic import (
     division_options,
     exponential_options,
@@ -33,7 +34,17 @@ from tests.evolver.proposers.mutate.parents import (
 RMS_NORM = EMITTED_TRITON["rms_norm"]
 PER_OPERATOR = EMITTED_TRITON["rms_norm, a kernel per operator"]
 BY_SHAPE = EMITTED_TRITON["rms_norm, by shape"]
-STRUCTURAL = ("one_pass", "fuse", "split", "fission", "reuse", "index", "division", "exponential")
+STRUCTURAL = (
+    "one_pass",
+    "fuse",
+    "split",
+    "fission",
+    "reuse",
+    "index",
+    "division",
+    "exponential",
+    "accumulate",
+)
 
 
 def only(options) -> str:
@@ -45,7 +56,7 @@ def descriptions(options) -> list[str]:
     return [o.description for o in options]
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.sampled_from(sorted(EMITTED_TRITON)), st.integers(0, 2**32))
 def test_chains_of_rewrites_pass_the_source_policy_and_stay_bounded(name, seed) -> None:
     parent, rng = EMITTED_TRITON[name], random.Random(seed)
@@ -224,3 +235,26 @@ def test_quotients_lose_their_sign_only_for_indices_that_have_none() -> None:
 
 def test_a_kernel_without_a_loop_over_its_row_offers_no_other_pass() -> None:
     assert one_pass_options(ROW_MAX_TRITON) == split_options(ROW_MAX_TRITON) == []
+
+
+def test_a_sum_grows_by_whole_tiles_and_keeps_one_value_a_row() -> None:
+    child = only(accumulate_options(RMS_NORM))
+    assert "acc = tl.full([XBLOCK, 1], 0, tl.float32)" in child
+    assert "[XBLOCK, R0_BLOCK]), 0), 1)[:, None]" in child
+    assert "row_sum = acc\n" in child
+    assert accumulate_options(child) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("total_1 = acc + total * total", "total_1 = acc + total * acc", "uses the sum itself"),
+        ("[XBLOCK, R0_BLOCK], 0, tl.float32", "[XBLOCK, R0_BLOCK], 1, tl.float32", "starts at 1"),
+        ("row_sum = tl.sum(acc, 1)[:, None]", "row_sum = tl.max(acc, 1)[:, None]", "is no sum"),
+        ("acc = tl.where(col_mask & row_mask, total_1, acc)",
+         "acc = tl.where(col_mask & row_mask, acc, total_1)", "keeps the other branch"),
+    ],
+)  # fmt: skip
+def test_other_accumulators_keep_a_value_for_each_lane(old, new, why) -> None:
+    assert old in RMS_NORM
+    assert accumulate_options(RMS_NORM.replace(old, new)) == [], why

@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
 
+OPTIONS = ("num_warps", "num_stages", "maxnreg")
+
 
 class CompilingLauncher:
     """Stands in for ``kernel[grid]``: compiles for sm_90 what would have been launched."""
@@ -32,7 +34,7 @@ class CompilingLauncher:
         from triton.backends.compiler import GPUTarget
         from triton.compiler import ASTSource
 
-        options = {k: keywords.pop(k) for k in ("num_warps", "num_stages") if k in keywords}
+        options = {k: keywords.pop(k) for k in OPTIONS if k in keywords}
         names = [p.name for p in self.kernel.params]
         values = {**dict(zip(names, args, strict=False)), **keywords}
         constexprs = {p.name: values[p.name] for p in self.kernel.params if p.is_constexpr}
