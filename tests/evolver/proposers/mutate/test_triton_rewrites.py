@@ -22,7 +22,7 @@ from evolver.proposers.mutate.triton_forward import reuse_options
 from evolver.proposers.mutate.triton_fuse import fuse_options
 from evolver.proposers.mutate.triton_one_pass import one_pass_options
 from evolver.proposers.mutate.triton_split import split_options
-from tests.evaluator.source_policy.checking import check
+from tests.evaluator.source_policy.checking import check, refusals
 from tests.evolver.proposers.mutate.parents import (
     EMITTED_TRITON,
     GATED_TRITON,
@@ -66,7 +66,8 @@ def test_chains_of_rewrites_pass_the_source_policy_and_stay_bounded(name, seed) 
         edits = (o.apply(child, rng) for o in in_random_order(operators, rng))
         edit = next((e for e in edits if e is not None), None)
         child = child if edit is None else edit.source
-    assert check(child, entry=name.split(",")[0], backend=BackendName.TRITON) == []
+    found = check(child, entry=name.split(",")[0], backend=BackendName.TRITON)
+    assert refusals(found) == []  # the router's own top-k by torch is a warning
     assert len(child) < 3 * len(parent)
 
 
