@@ -108,17 +108,21 @@ def cpp_crossover(source: str, mate: str) -> list[Option]:
     ours, theirs = parse_cpp(source), parse_cpp(mate)
     if ours is None or theirs is None or _around(ours) != _around(theirs):
         return []
-    mine, other = ({f.name: f for f in p.functions} for p in (ours, theirs))
+    mine, other = ({_signature(f): f for f in p.functions} for p in (ours, theirs))
     if mine.keys() != other.keys() or len(mine) != len(ours.functions):
         return []
     options: list[Option] = []
-    for name, function in mine.items():
-        if text_of(function.node) != text_of(other[name].node):
-            child = ours.splice(_moved(ours, theirs, function, other[name]))
+    for signature, function in mine.items():
+        if text_of(function.node) != text_of(other[signature].node):
+            child = ours.splice(_moved(ours, theirs, function, other[signature]))
             if child not in (source, mate):
-                description = f"{name} of another parent"
+                description = f"{function.name} of another parent"
                 options.append(Option(description, partial(str, child)))
     return options
+
+
+def _signature(function: Function) -> tuple[str, ...]:
+    return (function.name, *(" ".join(text_of(p).split()) for p in function.parameters))
 
 
 def _around(parsed: CppSource) -> str:

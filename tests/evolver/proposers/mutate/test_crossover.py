@@ -14,6 +14,7 @@ from tests.builders import make_evaluation, make_problem
 from tests.evolver.proposers.mutate.parents import (
     EMITTED_CPP,
     GATED_TRITON,
+    SCALE_CPP,
     SILU_TRITON,
 )
 
@@ -56,15 +57,13 @@ def test_parents_with_other_wrappers_are_not_crossed() -> None:
 
 
 def test_a_cpp_function_moves_with_the_headers_that_it_needs() -> None:
-    source = EMITTED_CPP["rotary"]
-    schedules = schedule_options(source)
-    first, last = schedules[0].build(), schedules[-1].build()
-    names = {o.description.split(" in ")[1].split()[0] for o in (schedules[0], schedules[-1])}
-    children = cpp_crossover(first, last)
-    assert bool(children) == (len(names) == 2)
-    tiled = last.replace("#include <cmath>", "#include <cmath>\n#include <numeric>", 1)
-    for option in cpp_crossover(first, tiled):
-        assert "#include <numeric>" in option.build()
+    options = schedule_options(EMITTED_CPP["route"])
+    ours, theirs = edited(options, "add_sigmoid"), edited(options, "div_sum")
+    theirs = theirs.replace("#include <cmath>", "#include <cmath>\n#include <numeric>", 1)
+    child = edited(cpp_crossover(ours, theirs), "div_sum of another parent")
+    assert child.count("schedule(") == 2
+    assert child.count("#include <numeric>") == 1
+    assert cpp_crossover(ours, SCALE_CPP) == []
 
 
 def test_the_proposer_names_both_parents_and_repeats_itself_for_a_seed() -> None:
