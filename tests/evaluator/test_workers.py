@@ -18,6 +18,7 @@ from evaluator.sandbox.zygote import ZygoteSandbox
 from evaluator.session import PRELOAD, Role, WorkerOptions
 from evaluator.workers import Workers
 from policies.model import EvaluatorPolicy
+from tests.evaluator.sandbox.inside import needs_forks
 
 pytestmark = pytest.mark.sandbox
 
@@ -37,6 +38,12 @@ def test_workers_of_many_threads_live_side_by_side_as_different_users(workers: W
         hellos = list(pool.map(lambda client: client.session.ready(60), clients))
     assert all(hello["torch"] for hello in hellos)
     assert len({client.session.options.user_slot for client in clients}) == len(clients)
+
+
+@needs_forks
+def test_workers_are_forked(workers: Workers) -> None:
+    with workers.candidate().session as session:
+        session.ready(60)
     assert "forked from a zygote" in workers.sandbox.description
 
 

@@ -8,7 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from evaluator.sandbox import Limits, Sandbox, SandboxedProcess, SandboxSpec
 
@@ -66,3 +69,9 @@ def wait_for_the_end(process: SandboxedProcess, *, seconds: float) -> None:
     while process.alive():
         assert time.monotonic() < deadline, f"still running after {seconds} s"
         time.sleep(0.01)
+
+
+needs_forks = pytest.mark.skipif(
+    Path(sys.prefix).resolve().is_relative_to("/tmp"),
+    reason="this Python lies in /tmp, which a zygote covers: programs start one by one",
+)

@@ -24,14 +24,14 @@ import pytest
 from evaluator.sandbox.bubblewrap import BubblewrapSandbox
 from evaluator.sandbox.seccomp import filter_program
 from evaluator.sandbox.zygote import ZygoteSandbox
-from tests.evaluator.sandbox.inside import SMALL, run, started
+from tests.evaluator.sandbox.inside import SMALL, needs_forks, run, started
 from tests.evaluator.sandbox.test_containment import (
     CALL_ME,
     assert_nothing_is_left,
     processes_named,
 )
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, needs_forks]
 
 # The programs here run without site-packages; the zygote looks there all the same.
 TORCH = f"import sys; sys.path += {sys.path!r}; import torch"
