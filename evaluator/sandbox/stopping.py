@@ -1,8 +1,9 @@
 """Stops a process tree whose processes would rather not be stopped.
 
 A list of processes is out of date when it is read: one that forks and exits all the time is
-never on it. So the tree is walked and sent SIGSTOP again and again, until a walk finds nobody
-new, loses nobody on the way, and sees every thread stand: then nobody is left who could fork.
+never on it. So the tree is walked and sent SIGSTOP again and again, until walks find nobody
+new, lose nobody on the way, and see every thread stand: then nobody is left who could fork. One
+such walk is not enough, for the kernel may leave a child out of a list that changes meanwhile.
 Source: proc(5), ``/proc/pid/task/tid/children`` and ``stat``.
 """
 
@@ -20,6 +21,7 @@ from evaluator.sandbox.memory import tree
 _CHILDREN_ARE_TOLD = os.path.exists("/proc/thread-self/children")
 """Else (a kernel without CONFIG_PROC_CHILDREN) all processes are listed, which is slower."""
 _LONGEST_SECONDS = 2.0
+_CALM_WALKS = 3
 _STANDING = frozenset("TtZ")
 _SLEEP_SECONDS = 0.02
 """Whoever sleeps in the kernel this long waits for another (``vfork``), and does not fork."""
@@ -34,10 +36,14 @@ def stop_tree(root_pid: int) -> tuple[list[int], bool]:
     walks = _Walks()
     deadline = time.monotonic() + _LONGEST_SECONDS
     calm_since = deadline
+    calm_walks = 0
     while (now := time.monotonic()) < deadline:
         states = walks.stop_those_found(root_pid)
-        if states <= _STANDING:
+        calm_walks = calm_walks + 1 if states <= _STANDING else 0
+        if calm_walks == _CALM_WALKS:
             return walks.stopped, True
+        if calm_walks:
+            continue
         calm_since = min(calm_since, now) if states <= _STANDING | {"D"} else deadline
         if now - calm_since > _SLEEP_SECONDS:
             return walks.stopped, True

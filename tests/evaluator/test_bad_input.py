@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from evaluator import supervisor
+from evaluator import stages
 from evaluator.candidate import BackendName
 from evaluator.errors import ReferenceFailed
 from evaluator.evaluation import Evaluation, Status
@@ -236,7 +236,7 @@ def test_a_reference_that_lacks_memory_only_beside_a_candidate_is_not_at_fault(
         raise ReferenceFailed("it cannot run") from RequestFailed(Role.REFERENCE, failure)
 
     with monkeypatch.context() as patched:
-        patched.setattr(supervisor, "check_candidate", check)
+        patched.setattr(stages, "check_candidate", check)
         assert evaluator.screen(make_candidate(HONEST)).status is Status.OUT_OF_MEMORY
     after = evaluator.screen(make_candidate(HONEST))
     assert after.status in FINE, after.message

@@ -13,6 +13,7 @@ from evaluator.evaluation import Baseline, Clock, Evaluation, Status, Verdict
 from evaluator.problem import Contract, Entry, LoadedProblem, Output
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 from evaluator.workload import DType, Workload
+from policies.model import EvaluatorPolicy
 from tests import samples
 from tests.builders import make_candidate, make_problem, make_tensor
 
@@ -121,13 +122,12 @@ def test_a_kernel_that_only_the_interpreter_accepts_is_a_compile_error(
 
 @without_gpu
 @pytest.mark.sandbox
-def test_a_compilation_that_does_not_end_in_time_is_a_timeout(
-    interpreter: LocalEvaluator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits = interpreter.policy.limits.model_copy(update={"compile_seconds": 0.001})
-    hurried = interpreter.policy.model_copy(update={"limits": limits})
-    monkeypatch.setattr(interpreter, "policy", hurried)
-    found = screen(interpreter, samples.RMS_NORM_TRITON)
+def test_a_compilation_that_does_not_end_in_time_is_a_timeout() -> None:
+    policy = EvaluatorPolicy.default()
+    limits = policy.limits.model_copy(update={"compile_seconds": 0.001})
+    hurried = policy.model_copy(update={"limits": limits})
+    with LocalEvaluator(make_problem(), BackendName.TRITON, policy=hurried) as evaluator:
+        found = screen(evaluator, samples.RMS_NORM_TRITON)
     assert found.status is Status.TIMEOUT, found.message
     assert "do not compile for sm_90" in found.message
 
