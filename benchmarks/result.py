@@ -104,3 +104,19 @@ def current_commit() -> tuple[str, bool]:
     results = RESULTS.relative_to(RESULTS.parent.parent).as_posix()
     changed = repository.git.status("--porcelain", "--", ".", f":!{results}")
     return repository.head.commit.hexsha, bool(changed)
+
+
+def require_gpu(command: str) -> None:
+    """Go on only where there is an NVIDIA GPU.
+
+    Raises:
+        BackendUnavailable: there is none; the message names ``command``.
+    """
+    from evaluator import machine
+    from evaluator.errors import BackendUnavailable
+
+    if not machine.gpus():
+        raise BackendUnavailable(
+            f"{command} needs an NVIDIA GPU and its driver, and nvidia-smi shows none here "
+            "(a container: --gpus all)"
+        )

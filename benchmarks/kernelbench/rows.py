@@ -12,10 +12,10 @@ from pydantic import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
-    ValidationError,
     model_validator,
 )
 
+from benchmarks.appended import append_records, read_records
 from evaluator.evaluation import Baseline, Evaluation, Speedup, Status, Verdict
 from evaluator.records import Record
 from evolver.run import Run
@@ -201,18 +201,11 @@ class RowFile:
         """Read what is there; what may end otherwise now will be tried again."""
         self._path = path
         self.rows: dict[str, Row] = {}
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        for line in lines:
-            try:
-                row = Row.model_validate_json(line)
-            except ValidationError:
-                continue
+        for row in read_records(path, Row):
             if row.outcome in (Outcome.MEASURED, Outcome.REFUSED):
                 self.rows[row.id] = row
 
     def add(self, row: Row) -> None:
         """Append ``row`` and write it through."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(row.model_dump_json(exclude_defaults=True) + "\n")
+        append_records(self._path, [row])
         self.rows[row.id] = row

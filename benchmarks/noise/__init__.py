@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,10 @@ from benchmarks.first_path import machine_name
 from benchmarks.noise import problems
 from benchmarks.noise.figures import FRESH_PROCESSES, kernel_table, noise_figures
 from benchmarks.noise.rows import Row, RowFile, Study
-from benchmarks.result import BenchmarkResult
+from benchmarks.result import BenchmarkResult, require_gpu
 from evaluator import machine
 from evaluator.candidate import BackendName
+from evaluator.errors import EvaluatorError
 from evaluator.evaluation import Environment, Evaluation, Status
 from evaluator.problem import LoadedProblem
 from evaluator.sandbox import Sandbox
@@ -62,6 +63,7 @@ def run_noise(work: Path, plan: Plan, *, say: Callable[[str], None]) -> Benchmar
     Raises:
         EvaluatorError: the machine, the sandbox or a reference fails.
     """
+    require_gpu("ksmith bench noise")
     rows = RowFile(work / ROWS_FILE)
     deadline = time.monotonic() + plan.minutes * 60
     sandbox = shared_zygote()
@@ -193,7 +195,9 @@ class _Bench:
         rows = self._screen(problem, Study.CALIBRATION, 1)
         one, two = (r.us for r in rows)
         if one is None or two is None:
-            raise OutOfTime
+            raise EvaluatorError(
+                f"what an iteration costs could not be measured: {rows[0].message}"
+            )
         slope_us = (two - one) / iterations
         extra = max(1, round(_PLANTED_SHARE * one / slope_us))
         return extra, 1 + extra * slope_us / one
@@ -305,8 +309,3 @@ def _policy() -> EvaluatorPolicy:
 
 def _environment() -> Environment:
     return machine.environment(device="cuda", threads=1, sandbox="")
-
-
-def rows_so_far(work: Path) -> Iterator[Row]:
-    """The rows that a folder holds."""
-    yield from RowFile(work / ROWS_FILE).rows

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from benchmarks.appended import append_records, read_records
 from evaluator.evaluation import Status, Verdict
 from evaluator.records import Record
 
@@ -56,15 +57,12 @@ class RowFile:
     def __init__(self, path: Path) -> None:
         """Read what is there."""
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        self.rows = [Row.model_validate_json(line) for line in lines if line.endswith("}")]
+        self.rows = read_records(path, Row)
 
     def add(self, rows: Iterable[Row]) -> None:
         """Append ``rows`` and write them through."""
         fresh = list(rows)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.writelines(row.model_dump_json(exclude_defaults=True) + "\n" for row in fresh)
+        append_records(self._path, fresh)
         self.rows += fresh
 
     def of(self, study: Study, kernel: str | None = None) -> list[Row]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.first_path import machine_name
-from benchmarks.result import BenchmarkResult, Figure
+from benchmarks.result import BenchmarkResult, Figure, require_gpu
 from benchmarks.throughput.problems import OPERATORS, Operator
 from evaluator.candidate import BackendName
 from evaluator.evaluation import Environment, Evaluation, Status
@@ -51,6 +51,7 @@ def run_throughput(
     Raises:
         EvaluatorError: the machine, the sandbox or a reference fails.
     """
+    require_gpu("ksmith bench throughput")
     details: dict[str, Any] = {}
     with closing(shared_zygote()) as sandbox:
         ours = [_screen(o, candidates, sandbox, say) for o in OPERATORS]

@@ -80,7 +80,10 @@ def test_rows_survive_a_stop_in_the_middle_of_a_line(tmp_path: Path) -> None:
     file.add([make_row(us=1.5), make_row(Study.FULL)])
     with (tmp_path / "rows.jsonl").open("a") as torn:
         torn.write('{"study": "self", "kern')
-    assert RowFile(tmp_path / "rows.jsonl").rows == file.rows
+    again = RowFile(tmp_path / "rows.jsonl")
+    assert again.rows == file.rows
+    again.add([make_row(us=2.5)])
+    assert RowFile(tmp_path / "rows.jsonl").rows == [*file.rows, make_row(us=2.5)]
 
 
 def test_copies_are_different_programs_of_the_same_kernel() -> None:
