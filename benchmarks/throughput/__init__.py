@@ -93,7 +93,7 @@ def run_throughput(
 
 
 def _per_minute(runs: Sequence[dict[str, Any]]) -> float:
-    return float(60 * sum(r["candidates"] for r in runs) / sum(r["seconds"] for r in runs))
+    return float(60 * sum(r["judged"] for r in runs) / sum(r["seconds"] for r in runs))
 
 
 def _screen(
@@ -110,6 +110,7 @@ def _screen(
         facts = {
             "operator": operator.name,
             "candidates": count,
+            "judged": sum(e.status is not Status.MACHINE_UNFIT for e in found),
             "seconds": round(seconds, 2),
             "start_seconds": round(started - begun, 2),
             "lanes": evaluator.lanes,
@@ -150,6 +151,7 @@ def _kernelbench(
     return {
         "operator": operator.name,
         "candidates": count,
+        "judged": len(answers),
         "seconds": round(seconds, 2),
         "correct": sum(a["correct"] for a in answers),
         "median_runtime_ms": sorted(a["runtime_ms"] for a in answers)[len(answers) // 2],
