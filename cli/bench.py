@@ -13,6 +13,14 @@ from cli.options import backend_named
 if TYPE_CHECKING:
     from benchmarks.result import BenchmarkResult
 
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Default: benchmarks/results/.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="The result as one JSON object.")]
+MinutesOption = Annotated[
+    float | None, typer.Option(min=0.1, help="For this session. Default: no limit.")
+]
+
 bench = typer.Typer(help="Measure ksmith itself; results go to benchmarks/results/.")
 
 
@@ -40,10 +48,8 @@ def first_path(
     minutes: Annotated[float, typer.Option(min=0.1, help="Search time per target.")] = 5.0,
     steps: Annotated[int | None, typer.Option(min=1, help="Most candidates per target.")] = None,
     seed: Annotated[int, typer.Option(help="Of the searches.")] = 0,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Default: benchmarks/results/.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The result as one JSON object.")] = False,
+    output: OutputOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Extract, optimise and integrate three functions of LMDeploy and SGLang."""
     from benchmarks.first_path import run_first_path
@@ -76,10 +82,8 @@ def noise(
     resume: Annotated[
         bool, typer.Option(help="Go on with the rows in --work, or start anew.")
     ] = True,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Default: benchmarks/results/.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The result as one JSON object.")] = False,
+    output: OutputOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Judge kernels against themselves: what noise does to times and verdicts. Needs a GPU."""
     from benchmarks.noise import ROWS_FILE, Plan, run_noise
@@ -99,10 +103,8 @@ def throughput(
     candidates: Annotated[int, typer.Option(min=1, help="Ours, per operator.")] = 60,
     fresh: Annotated[int, typer.Option(min=1, help="Its, a fresh process each.")] = 4,
     warm: Annotated[int, typer.Option(min=1, help="Its, in one process.")] = 12,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Default: benchmarks/results/.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The result as one JSON object.")] = False,
+    output: OutputOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Candidates screened per minute, ours beside KernelBench's evaluator. Needs a GPU."""
     from benchmarks.throughput import run_throughput
@@ -125,16 +127,12 @@ def exploits(
     backend: Annotated[
         list[str] | None, typer.Option(help="Repeatable. Default: all that this machine runs.")
     ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="For this session. Default: no limit.")
-    ] = None,
+    minutes: MinutesOption = None,
     resume: Annotated[
         bool, typer.Option(help="Go on with the cases in --work, or start anew.")
     ] = True,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Default: benchmarks/results/.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The result as one JSON object.")] = False,
+    output: OutputOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Try to fool the evaluator in every known way, and see that honest kernels pass."""
     from benchmarks.exploits import TRIALS_FILE, Corpus, run_exploits
@@ -158,9 +156,7 @@ def kernelbench(
     problem_minutes: Annotated[
         float, typer.Option(min=0.1, help="Search time per problem, confirmation included.")
     ] = 5.0,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="For this session. Default: no limit.")
-    ] = None,
+    minutes: MinutesOption = None,
     most_gib: Annotated[
         float | None, typer.Option(min=0, help="Pass over problems with larger arguments.")
     ] = None,
@@ -173,10 +169,8 @@ def kernelbench(
     resume: Annotated[
         bool, typer.Option(help="Go on with what is in --work, or start anew.")
     ] = True,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Default: benchmarks/results/.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The result as one JSON object.")] = False,
+    output: OutputOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Search KernelBench's own problems without a model, beside eager and torch.compile."""
     from benchmarks.kernelbench import Plan, forget, run_kernelbench
