@@ -150,7 +150,7 @@ SPEEDUPS = st.lists(st.none() | st.floats(1.01, 50), min_size=1, max_size=12)
 
 
 @given(SPEEDUPS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_figure_lies_in_its_interval_and_the_rules_agree(
     speedups: list[float | None],
 ) -> None:
@@ -165,7 +165,7 @@ def test_every_figure_lies_in_its_interval_and_the_rules_agree(
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=2, max_size=20), st.floats(0.5, 4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_pairs_stay_together_in_the_bootstrap(theirs: list[float], factor: float) -> None:
     ours = [factor * t for t in theirs]
     value, low, high = interval(lambda c: float(c[0].sum() / c[1].sum()), ours, theirs)

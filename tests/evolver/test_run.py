@@ -186,7 +186,7 @@ def test_a_damaged_row_is_told_as_damage(tmp_path: Path, damage: str) -> None:
 
 
 @given(position=st.integers(0, 40), flipped=st.integers(1, 255))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_file_with_flipped_bytes_is_read_or_told_as_damage(
     tmp_path_factory: pytest.TempPathFactory, position: int, flipped: int
 ) -> None:

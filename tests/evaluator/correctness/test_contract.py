@@ -36,14 +36,14 @@ def kinds(result: CheckResult) -> list[str]:
 
 
 @given(seed=st.integers(0, 1000), scale=st.sampled_from([1e-20, 1e-4, 1.0, 1e6]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_reference_itself_passes_at_every_scale(seed: int, scale: float) -> None:
     wide = truth(seed, scale=scale)
     assert not check(expected_of(wide), make_call([wide.astype(np.float32)])).faults
 
 
 @given(seed=st.integers(0, 1000), scale=st.sampled_from([1e-20, 1e-4, 1.0, 1e6]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_zeros_the_mean_and_a_shifted_copy_fail_at_every_scale(seed: int, scale: float) -> None:
     wide = truth(seed, scale=scale)
     for wrong in (np.zeros_like(wide), np.full_like(wide, wide.mean()), np.roll(wide, 1)):
@@ -59,7 +59,7 @@ def test_zeros_fail_in_small_rows_beside_large_ones() -> None:
 
 
 @given(where=st.integers(0, 511), size=st.floats(1e-3, 1e3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_one_wrong_element_is_found_and_named(where: int, size: float) -> None:
     wide = truth()
     wrong = wide.astype(np.float32)
@@ -240,7 +240,7 @@ def test_on_extreme_values_only_gross_errors_count() -> None:
 
 
 @given(shape=st.sampled_from([(3, 70_000), (200_001,), (5, 4, 17), (70_000, 3), (1,)]))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_the_worst_element_is_found_in_any_block(shape: tuple[int, ...]) -> None:
     wide = truth(shape=shape)
     wrong = wide.astype(np.float32)

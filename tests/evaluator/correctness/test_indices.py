@@ -30,7 +30,7 @@ def faults(scores: Any, indices: Any, values: Any | None = None) -> str | None:
 
 
 @given(seed=st.integers(0, 500))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_another_order_among_equal_values_is_right(seed: int) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, 3, (ROWS, CHOICES)).astype(float)
@@ -41,7 +41,7 @@ def test_another_order_among_equal_values_is_right(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 500))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_right_values_with_made_up_indices_are_wrong(seed: int) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(ROWS, CHOICES))

@@ -40,7 +40,7 @@ def precision(seed: int, kind: str) -> Precision:
 
 
 @given(seed=st.integers(0, 1000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_arithmetic_is_named_by_its_error(seed: int) -> None:
     assert precision(seed, "float32").looks_like is None
     assert precision(seed, "tf32").looks_like == "TF32 or float16"

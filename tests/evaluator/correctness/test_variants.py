@@ -22,7 +22,7 @@ def shapes(workload: Workload) -> dict[str, tuple[int, ...]]:
 
 
 @given(rows=st.tuples(EXTENTS, EXTENTS), cols=st.tuples(EXTENTS, EXTENTS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_extents_that_vary_together_are_derived_together(
     rows: tuple[int, int], cols: tuple[int, int]
 ) -> None:

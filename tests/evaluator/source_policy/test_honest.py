@@ -7,7 +7,7 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -82,13 +82,22 @@ def test_what_the_compiler_emits_in_cpp_passes(function: str) -> None:
         assert refusals(check(variant.source, entry="entry")) == [], variant.source
 
 
-def test_a_usual_candidate_is_judged_in_a_few_milliseconds() -> None:
-    def milliseconds() -> float:
-        start = time.process_time()
-        check(samples.RMS_NORM_TRITON, entry="rms_norm", backend=BackendName.TRITON)
-        return (time.process_time() - start) * 1e3
+def test_judging_a_usual_candidate_costs_at_most_two_hundred_compilations() -> None:
+    """Some 20 ms; told in the machine's own measure, since a slow one is no fault of ours."""
+    source = samples.RMS_NORM_TRITON
+    judged = _fastest_of(lambda: check(source, entry="rms_norm", backend=BackendName.TRITON))
+    compiled = _fastest_of(lambda: compile(source, "candidate.py", "exec"))
+    assert judged < 200 * compiled
 
-    assert min(milliseconds() for _ in range(5)) < 20
+
+def _fastest_of(work: Callable[[], object], times: int = 7) -> float:
+    """Return the CPU seconds of the fastest of some runs."""
+    durations = []
+    for _ in range(times):
+        start = time.process_time()
+        work()
+        durations.append(time.process_time() - start)
+    return min(durations)
 
 
 HEAD = """\

@@ -234,7 +234,7 @@ extern "C" void f(float* x) {
 """
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.text("abcxyz", min_size=1, max_size=6), st.sampled_from(["  ", "\n", "/* fork() */"]))
 def test_names_and_formatting_change_nothing_that_is_found(suffix: str, space: str) -> None:
     changed = CHEAT.replace("calls", f"calls_{suffix}").replace(";", f" ;{space}")

@@ -166,7 +166,7 @@ def test_attributes_and_results_of_the_modules_own_are_followed() -> None:
     assert "stream" in rules(check_parts(top=top, body="N().c.Stream()"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from(["{b} = {a}", "{b}, _ = {a}, 1", "({b} := {a})"]), max_size=30))
 def test_an_alias_chain_of_any_depth_is_resolved(links: list[str]) -> None:
     lines = [t.format(a=f"n{i}", b=f"n{i + 1}") for i, t in enumerate(links)]
@@ -176,7 +176,7 @@ def test_an_alias_chain_of_any_depth_is_resolved(links: list[str]) -> None:
     assert len(found) == 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.permutations(range(8)))
 def test_the_order_of_an_alias_chain_does_not_matter(order: list[int]) -> None:
     lines = ["n0 = torch.cuda", *(f"n{i + 1} = n{i}" for i in range(7))]
@@ -202,7 +202,7 @@ def entry(x, scale=[1]):
 """
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.text("abcxyz", min_size=1, max_size=6), st.integers(0, 3))
 def test_names_and_formatting_change_nothing_that_is_found(suffix: str, blank_lines: int) -> None:
     renamed = CHEAT

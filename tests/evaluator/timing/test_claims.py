@@ -45,7 +45,7 @@ def test_the_slope_is_free_of_what_a_block_costs_once() -> None:
 
 
 @given(call_us=st.floats(1, 5000), noise=st.floats(0, 0.2), seed=st.integers(0, 1000))
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400, derandomize=True)
 def test_an_honest_claim_is_not_doubted_however_noisy_the_machine(
     call_us: float, noise: float, seed: int
 ) -> None:
@@ -55,7 +55,7 @@ def test_an_honest_claim_is_not_doubted_however_noisy_the_machine(
 
 
 @given(call_us=st.floats(1, 5000), share=st.floats(0.001, 0.85))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_claim_below_what_a_call_costs_is_doubted_on_a_quiet_machine(
     call_us: float, share: float
 ) -> None:
@@ -82,7 +82,7 @@ def test_honesty_in_longer_blocks_alone_does_not_hide_a_forged_claim() -> None:
     slower=st.floats(1.05, 20.0),
     noise=st.floats(0, 1.0),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_slope_below_the_claim_or_below_zero_accuses_nobody(
     call_us: float, claimed_share: float, slower: float, noise: float
 ) -> None:
@@ -112,7 +112,7 @@ def test_work_that_goes_on_after_the_stream_has_ended_is_told() -> None:
     noise=st.floats(0, 0.3),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 def test_long_blocks_that_had_to_wait_for_a_core_accuse_nobody(
     call_us: float, slower: float, noise: float, seed: int
 ) -> None:

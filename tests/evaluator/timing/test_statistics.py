@@ -30,7 +30,7 @@ def samples(ratio: float, *, pairs: int = 1, weight: float = 1.0, seed: int = 0)
 
 
 @given(ratio=st.floats(0.2, 20.0), seed=st.integers(0, 100))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_interval_holds_the_ratio_and_the_value(ratio: float, seed: int) -> None:
     found = workload_speedup(samples(ratio, seed=seed), Baseline.EAGER, JUDGE)
     assert found.low <= found.value <= found.high
@@ -40,7 +40,7 @@ def test_the_interval_holds_the_ratio_and_the_value(ratio: float, seed: int) -> 
 
 
 @given(ratio=st.floats(0.5, 2.0), seed=st.integers(0, 100))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_swapping_the_contestants_inverts_the_speedup(ratio: float, seed: int) -> None:
     there = samples(ratio, seed=seed)
     back = Samples("w", 1.0, tuple(-p for p in there.pairs))

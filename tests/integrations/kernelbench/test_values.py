@@ -25,7 +25,7 @@ def values_of(inputs: str) -> Values:
     return spec.values
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     low=st.floats(-5, 5),
     width=st.floats(0.1, 10),
@@ -42,7 +42,7 @@ def test_uniform_numbers_are_known_again_with_their_ends(
     assert abs(found.high - low - width) < 0.1 * width
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     mean=st.floats(-5, 5),
     std=st.floats(0.1, 10),
@@ -60,7 +60,7 @@ def test_normal_numbers_are_known_again_with_their_moments(
 
 
 @given(low=st.integers(-9, 9), count=st.integers(2, 50), seed=st.integers(0, 2**31))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_integers_are_never_taken_from_beyond_those_seen(low: int, count: int, seed: int) -> None:
     chance = torch.Generator().manual_seed(seed)
     drawn = torch.randint(low, low + count, (512,), generator=chance)

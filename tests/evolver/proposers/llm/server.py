@@ -77,6 +77,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(promised or len(body)))
+        self.send_header("Connection", "close")  # or the client may write to what is closing
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()

@@ -202,7 +202,7 @@ def test_a_stalled_reply_is_ended_in_time(tmp_path: Path) -> None:
         began = time.monotonic()
         with pytest.raises(ExchangeFailed, match="broke within the reply"):
             proposer.propose(make_context())
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8  # the server itself lets go after 10 s
 
 
 def test_a_reply_that_trickles_is_ended_at_the_deadline(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_server_that_ends_or_is_never_ready_is_told(tmp_path: Path) -> None:
     began = time.monotonic()
     with Server(["sleep", "60"]) as server, pytest.raises(LlmUnavailable, match="not ready within"):
         server.wait_until_healthy(order, seconds=0.05)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # not the 60 s of the server
 
 
 def test_what_is_missing_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

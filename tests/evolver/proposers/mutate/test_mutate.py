@@ -39,7 +39,7 @@ def entry_arguments(source: str, name: str) -> str:
     return next(ast.unparse(f.args) for f in functions if f.name == name)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(parents, seeds)
 def test_a_child_differs_from_its_parent_and_keeps_the_entry(parent, seed) -> None:
     backend, name, source = parent
@@ -54,7 +54,7 @@ def test_a_child_differs_from_its_parent_and_keeps_the_entry(parent, seed) -> No
     assert "\n" not in child.description
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(parents, seeds)
 def test_edits_compose_over_generations(parent, seed) -> None:
     backend, name, source = parent
@@ -67,7 +67,7 @@ def test_edits_compose_over_generations(parent, seed) -> None:
     assert entry_arguments(current, name) == entry_arguments(source, name)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(parents, seeds)
 def test_the_same_seed_gives_the_same_child(parent, seed) -> None:
     backend, _, source = parent

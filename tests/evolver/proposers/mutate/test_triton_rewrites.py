@@ -56,7 +56,7 @@ def descriptions(options) -> list[str]:
     return [o.description for o in options]
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(st.sampled_from(sorted(EMITTED_TRITON)), st.integers(0, 2**32))
 def test_chains_of_rewrites_pass_the_source_policy_and_stay_bounded(name, seed) -> None:
     parent, rng = EMITTED_TRITON[name], random.Random(seed)
