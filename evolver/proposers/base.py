@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from evaluator.candidate import BackendName, Candidate
 from evaluator.evaluation import Evaluation
 from evaluator.problem import LoadedProblem
+from evolver.costs import Meter
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class ProposalContext:
     """Good and diverse attempts of the same island."""
     failures: Sequence[Attempt] = ()
     """Recent failures, for repair."""
+    meter: Meter = field(default_factory=Meter)
+    """Where tokens and money are charged as they are spent, by a proposer that fails later too."""
 
 
 class Proposer(Protocol):
