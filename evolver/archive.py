@@ -1,11 +1,17 @@
-"""The archive: a MAP-Elites grid of complexity and score that noise cannot shuffle.
+"""One island's archive: a MAP-Elites grid that noise cannot shuffle.
 
-The grid's edges are fixed and logarithmic: with running min-max scaling one outlier moves
-every cell under its elites. A cell keeps a few elites with their intervals, and an elite
-gives way only to a challenger that beats it beyond noise. Beside the grid stand a list of
-the best, since a score that is also an axis weakens elitism, and a bounded pool of
-failures for repair. The words are those of pyribs: ``add`` answers NEW, IMPROVED or
-NOT_ADDED (and BESIDE, where both stay because their intervals overlap).
+A cell is a strategy (``evolver/strategy.py``), a complexity and a score, as in Kernel-Smith
+with the strategy added. The edges are fixed and logarithmic: with running min-max scaling one
+outlier moves every cell under its elites. A cell keeps a few elites with their intervals.
+Beside the grid stand a list of the best, since a score that is also an axis weakens elitism,
+and a bounded pool of failures for repair. The words are those of pyribs: ``add`` answers NEW,
+IMPROVED or NOT_ADDED, and BESIDE or CONTESTED where intervals overlap.
+
+Noise: an elite gives way only to a challenger that beats it beyond noise. A challenger that
+stands above its cell's best by less than that is contested: it waits behind, and may be
+measured a second time. The second measurement replaces the first, which made it stand out and
+so is biased upwards. Where the two are still not apart, both stay while there is room, else
+the older, or the simpler.
 
 The archive holds ids and numbers, no sources; it is rebuilt from the run's log.
 """
@@ -13,19 +19,24 @@ The archive holds ids and numbers, no sources; it is rebuilt from the run's log.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_right, insort
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from evolver.descriptors import Complexity, Score
+from evolver.descriptors import Score
+from evolver.strategy import Place, Strategy
 
 ELITES_PER_CELL = 3
 TOP_SIZE = 12
 FAILURES_KEPT = 50
+CELLS_KEPT = 1024
+CHALLENGERS_KEPT = 12
 
-# Half octaves; what lies outside falls into the outermost bins.
-LOG2_SIZE_EDGES = tuple(5.0 + 0.5 * step for step in range(17))
+# Octaves of complexity and half octaves of the score; what lies outside falls into the
+# outermost bins.
+LOG2_SIZE_EDGES = tuple(5.0 + step for step in range(9))
 """Complexity from 32 to 8192."""
 LOG2_SCORE_EDGES = tuple(-3.0 + 0.5 * step for step in range(19))
 """Scores from 1/8 to 64."""
@@ -39,20 +50,31 @@ class AddStatus(StrEnum):
     IMPROVED = "improved"
     """It beats its cell's best beyond noise."""
     BESIDE = "beside"
-    """It is kept, but is not better than its cell's best beyond noise."""
+    """It is kept, and stands below its cell's best."""
+    CONTESTED = "contested"
+    """It stands above its cell's best, but not beyond noise: a second measurement would tell."""
     NOT_ADDED = "not_added"
     """Its cell is full, and it beats none of the elites beyond noise."""
 
 
 @dataclass(frozen=True)
 class Elite:
-    """One candidate in the grid."""
+    """One candidate in the archive."""
 
     candidate_id: str
+    place: Place
     score: Score
-    size: int
-    """``Complexity.size``."""
     remeasured: bool = False
+
+    @property
+    def size(self) -> int:
+        """Its complexity."""
+        return self.place.complexity.size
+
+    @property
+    def may_be_measured_again(self) -> bool:
+        """Whether a second measurement could matter: the first showed a possible gain."""
+        return self.score.contends and not self.remeasured
 
 
 @dataclass(frozen=True)
@@ -60,16 +82,23 @@ class Cell:
     """A place in the grid. Unmeasured candidates have a layer of their own."""
 
     measured: bool
+    strategy: Strategy
     size_bin: int
     score_bin: int
 
+    @property
+    def order(self) -> tuple[bool, str, int, int]:
+        """Sorts the grid."""
+        return (self.measured, str(self.strategy), self.size_bin, self.score_bin)
 
-def cell_of(size: int, score: Score) -> Cell:
-    """Return the cell of a candidate: a function of its numbers alone."""
+
+def cell_of(place: Place, score: Score) -> Cell:
+    """Return the cell of a candidate: a function of its own numbers alone."""
     return Cell(
         measured=score.measured,
-        size_bin=_bin(math.log2(size), LOG2_SIZE_EDGES),
-        score_bin=_bin(math.log2(score.value), LOG2_SCORE_EDGES),
+        strategy=place.strategy,
+        size_bin=bisect_right(LOG2_SIZE_EDGES, math.log2(place.complexity.size)),
+        score_bin=bisect_right(LOG2_SCORE_EDGES, math.log2(score.value)),
     )
 
 
@@ -79,16 +108,31 @@ class Archive:
     def __init__(self) -> None:
         self._cells: dict[Cell, list[Elite]] = {}
         self._top: list[Elite] = []
+        self._challengers: dict[str, Elite] = {}
+        """Contested, oldest first; some are in their cell too, some wait outside a full one."""
         self._failures: deque[str] = deque(maxlen=FAILURES_KEPT)
+        self._by_id: dict[str, Elite] = {}
 
-    def add(self, candidate_id: str, complexity: Complexity, score: Score) -> AddStatus:
-        """Offer a correct candidate to the archive.
+    def add(self, candidate_id: str, place: Place, score: Score) -> AddStatus:
+        """Offer a correct candidate; one that is here already stays as it is.
 
         Raises:
             ValueError: the score is not a positive finite number.
         """
-        _check_finite(score)
-        return self._insert(Elite(candidate_id, score, complexity.size))
+        return self.admit(Elite(candidate_id, place, score))
+
+    def admit(self, elite: Elite) -> AddStatus:
+        """Offer an elite, of another island say, with all that is known of it."""
+        _check_finite(elite.score)
+        if elite.candidate_id in self._by_id:
+            return AddStatus.NOT_ADDED
+        status = self._insert_in_cell(elite)
+        self._insert_in_top(elite)
+        if status is AddStatus.CONTESTED:
+            self._contest(elite)
+        self._by_id[elite.candidate_id] = elite
+        self._drop_unless_held(elite)
+        return status
 
     def remeasure(self, candidate_id: str, score: Score | None) -> None:
         """Replace what is known of an elite by a second measurement; None removes it.
@@ -96,30 +140,22 @@ class Archive:
         The first measurement is forgotten: it is the one that made the candidate stand
         out, so it is biased upwards; the second had no part in that.
         """
-        known = self.find(candidate_id)
+        if score is not None:
+            _check_finite(score)
+        known = self._by_id.pop(candidate_id, None)
         if known is None:
             return
         self._remove(known)
         if score is not None:
-            _check_finite(score)
-            self._insert(Elite(candidate_id, score, known.size, remeasured=True))
+            self.admit(replace(known, score=score, remeasured=True))
 
     def add_failure(self, candidate_id: str) -> None:
         """Remember a candidate that failed; the oldest failure gives way."""
         self._failures.append(candidate_id)
 
     def find(self, candidate_id: str) -> Elite | None:
-        """Return the elite with this id, where it is in the top list or the grid."""
-        in_cells = (e for elites in self._cells.values() for e in elites)
-        return next(
-            (
-                e
-                for source in (self._top, in_cells)
-                for e in source
-                if e.candidate_id == candidate_id
-            ),
-            None,
-        )
+        """Return the elite with this id, where it is in the top list, the grid, or contested."""
+        return self._by_id.get(candidate_id)
 
     @property
     def leader(self) -> Elite | None:
@@ -134,56 +170,141 @@ class Archive:
     @property
     def cells(self) -> Sequence[Sequence[Elite]]:
         """The elites of every occupied cell, in the grid's order, best first in each."""
-        ordered = sorted(self._cells, key=lambda c: (c.measured, c.size_bin, c.score_bin))
-        return [tuple(self._cells[cell]) for cell in ordered]
+        return [tuple(self._cells[cell]) for cell in sorted(self._cells, key=lambda c: c.order)]
 
     @property
     def failures(self) -> Sequence[str]:
         """The latest failures, latest last."""
         return tuple(self._failures)
 
-    def _insert(self, elite: Elite) -> AddStatus:
-        self._top = sorted([*self._top, elite], key=_best_first)[:TOP_SIZE]
-        elites = self._cells.setdefault(cell_of(elite.size, elite.score), [])
-        beaten = [e for e in elites if elite.score.beats(e.score)]
-        status = _status(elites, beaten)
-        if status is AddStatus.NOT_ADDED:
-            return status
+    def contested(self) -> Sequence[Elite]:
+        """Return whom a second measurement could move, the most promising first.
+
+        First those whose interval reaches the leader's, then those that stand above their
+        cell's best within noise.
+        """
+        near = [
+            e
+            for e in self._top[1:]
+            if e.may_be_measured_again and not self._top[0].score.beats(e.score)
+        ]
+        others = [
+            e
+            for e in self._challengers.values()
+            if e.may_be_measured_again and e not in near and e != self.leader
+        ]
+        return [*sorted(near, key=_by_reach), *sorted(others, key=_by_reach)]
+
+    def _insert_in_top(self, elite: Elite) -> None:
+        insort(self._top, elite, key=best_first)
+        for fallen in self._top[TOP_SIZE:]:
+            self._top.remove(fallen)
+            self._drop_unless_held(fallen)
+
+    def _insert_in_cell(self, elite: Elite) -> AddStatus:
+        cell = cell_of(elite.place, elite.score)
+        elites = self._cells.setdefault(cell, [])
+        status = _status(elite, elites)
         if len(elites) == ELITES_PER_CELL:
-            elites.remove(beaten[-1])
-        elites.append(elite)
-        elites.sort(key=_best_first)
+            loser = _who_gives_way(elite, elites)
+            if loser is None:
+                return status if status is AddStatus.CONTESTED else AddStatus.NOT_ADDED
+            elites.remove(loser)
+            self._drop_unless_held(loser)
+        elites.insert(_rank(elite, elites), elite)
+        if len(self._cells) > CELLS_KEPT:
+            self._close_a_cell()
         return status
 
+    def _contest(self, elite: Elite) -> None:
+        self._challengers[elite.candidate_id] = elite
+        if len(self._challengers) > CHALLENGERS_KEPT:
+            oldest = self._challengers.pop(next(iter(self._challengers)))
+            self._drop_unless_held(oldest)
+
+    def _close_a_cell(self) -> None:
+        """Give up the lowest cell of the strategy that has the most, so that every one lasts."""
+        crowded, _ = Counter(cell.strategy for cell in self._cells).most_common(1)[0]
+        lowest = min(
+            (cell for cell in self._cells if cell.strategy == crowded),
+            key=lambda cell: (cell.measured, cell.score_bin, -cell.size_bin),
+        )
+        for elite in self._cells.pop(lowest):
+            self._drop_unless_held(elite)
+
     def _remove(self, elite: Elite) -> None:
-        self._top = [e for e in self._top if e.candidate_id != elite.candidate_id]
-        cell = cell_of(elite.size, elite.score)
-        left = [e for e in self._cells.get(cell, []) if e.candidate_id != elite.candidate_id]
-        if left:
-            self._cells[cell] = left
-        else:
+        self._challengers.pop(elite.candidate_id, None)
+        if elite in self._top:
+            self._top.remove(elite)
+        cell = cell_of(elite.place, elite.score)
+        elites = self._cells.get(cell, [])
+        if elite in elites:
+            elites.remove(elite)
+        if not elites:
             self._cells.pop(cell, None)
 
+    def _drop_unless_held(self, elite: Elite) -> None:
+        if not any(elite in place for place in self._places(elite)):
+            self._by_id.pop(elite.candidate_id, None)
 
-def _status(elites: Sequence[Elite], beaten: Sequence[Elite]) -> AddStatus:
-    """What adding a challenger that beats ``beaten`` to a cell, best first, amounts to."""
-    if not elites:
-        return AddStatus.NEW
-    if elites[0] in beaten:
-        return AddStatus.IMPROVED
-    if len(elites) < ELITES_PER_CELL or beaten:
-        return AddStatus.BESIDE
-    return AddStatus.NOT_ADDED
+    def _places(self, elite: Elite) -> Iterator[Sequence[Elite]]:
+        yield self._top
+        yield self._cells.get(cell_of(elite.place, elite.score), [])
+        yield tuple(self._challengers.values())
 
 
-def _best_first(elite: Elite) -> tuple[bool, float]:
+def best_first(elite: Elite) -> tuple[bool, float]:
+    """Sorts elites: the measured before the rest, the best first."""
     measured, value = elite.score.rank
     return (not measured, -value)
 
 
-def _bin(value: float, edges: Sequence[float]) -> int:
-    """Index of the bin of ``value``: 0 below the first edge, len(edges) from the last on."""
-    return sum(value >= edge for edge in edges)
+def _by_reach(elite: Elite) -> float:
+    """Sorts challengers: whoever may prove the fastest comes first."""
+    return -elite.score.high
+
+
+def _status(challenger: Elite, elites: Sequence[Elite]) -> AddStatus:
+    """What offering a challenger to a cell, best first, amounts to where there is room."""
+    if not elites:
+        return AddStatus.NEW
+    if challenger.score.beats(elites[0].score):
+        return AddStatus.IMPROVED
+    if challenger.score.value > elites[0].score.value and not challenger.remeasured:
+        return AddStatus.CONTESTED
+    return AddStatus.BESIDE
+
+
+def _who_gives_way(challenger: Elite, elites: Sequence[Elite]) -> Elite | None:
+    """Return whom a challenger replaces in a full cell: the last that it beats beyond noise.
+
+    One that was measured twice also replaces a larger one that it equals.
+    """
+    beaten = [e for e in elites if challenger.score.beats(e.score)]
+    if not beaten and challenger.remeasured:
+        beaten = [
+            e
+            for e in elites
+            if e.size > challenger.size and challenger.score.value >= e.score.value
+        ]
+    return beaten[-1] if beaten else None
+
+
+def _rank(challenger: Elite, elites: Sequence[Elite]) -> int:
+    """Where a challenger stands in its cell: behind all that it does not surpass.
+
+    Of two that were measured twice the numbers decide, since neither was picked for them.
+    """
+    rank = len(elites)
+    while rank > 0 and _surpasses(challenger, elites[rank - 1]):
+        rank -= 1
+    return rank
+
+
+def _surpasses(challenger: Elite, elite: Elite) -> bool:
+    both_settled = challenger.remeasured and elite.remeasured
+    by_number = both_settled and challenger.score.value > elite.score.value
+    return by_number or challenger.score.beats(elite.score)
 
 
 def _check_finite(score: Score) -> None:

@@ -15,8 +15,9 @@ from evaluator.candidate import Candidate
 from evaluator.evaluation import Status, Verdict
 from evolver.archive import Archive, Elite
 from evolver.bandit import Bandit
-from evolver.descriptors import Score, complexity_of, score_of
+from evolver.descriptors import Score, score_of
 from evolver.store import EntryKind, LogEntry
+from evolver.strategy import place_of
 from evolver.summary import is_upheld
 
 CONTENDERS = 3
@@ -115,7 +116,7 @@ class SearchState:
         self._scores[candidate.id] = score
         if not self.confirmed:
             self.confirmation_seconds = SCREENINGS_PER_CONFIRMATION * entry.evaluation.seconds
-        self.archive.add(candidate.id, complexity_of(candidate), score)
+        self.archive.add(candidate.id, place_of(candidate), score)
 
     def _apply_measurement(self, entry: LogEntry) -> None:
         if entry.candidate_id is None or entry.evaluation is None or not _has_verdict(entry):

@@ -19,8 +19,9 @@ from evolver.archive import (
 )
 from evolver.descriptors import Complexity, Score
 from evolver.selection import choose_exemplars, choose_parent
+from evolver.strategy import Place
 
-SIZE = Complexity(nodes=100, loops=1, memory_operations=3, kernels=1)
+SIZE = Place(Complexity(nodes=100, loops=1, memory_operations=3, kernels=1))
 
 
 def make_score(value: float, *, noise: float = 0.01, measured: bool = True) -> Score:
@@ -37,7 +38,7 @@ def test_a_challenger_within_noise_is_kept_beside_and_displaces_nobody() -> None
     archive = Archive()
     for name, value in (("a", 1.100), ("b", 1.105), ("c", 1.109)):
         archive.add(name, SIZE, make_score(value))
-    assert archive.add("lucky", SIZE, make_score(1.112)) is AddStatus.NOT_ADDED
+    assert archive.add("lucky", SIZE, make_score(1.112)) is AddStatus.CONTESTED
     assert {e.candidate_id for e in archive.cells[0]} == {"a", "b", "c"}
 
 
@@ -57,11 +58,11 @@ def test_a_score_that_is_not_positive_and_finite_is_refused(value: float) -> Non
 
 def test_an_outlier_does_not_move_the_others_cells() -> None:
     score = make_score(1.3)
-    before = cell_of(200, score)
+    before = cell_of(SIZE, score)
     archive = Archive()
     archive.add("a", SIZE, score)
     archive.add("outlier", SIZE, make_score(1e6))
-    assert cell_of(200, score) == before
+    assert cell_of(SIZE, score) == before
     assert archive.leader is not None
     assert archive.leader.candidate_id == "outlier"
 
@@ -113,11 +114,11 @@ def test_every_elite_lies_in_the_cell_of_its_numbers_and_no_cell_overflows(
     for number, (value, noise, nodes, measured) in enumerate(offered):
         archive.add(
             str(number),
-            Complexity(nodes, 0, 0, 0),
+            Place(Complexity(nodes, 0, 0, 0)),
             make_score(value, noise=noise, measured=measured),
         )
     for cell in archive.cells:
-        assert len({cell_of(e.size, e.score) for e in cell}) == 1
+        assert len({cell_of(e.place, e.score) for e in cell}) == 1
         assert 1 <= len(cell) <= ELITES_PER_CELL
     assert len(archive.top) == min(TOP_SIZE, len(offered))
     ranks = [e.score.rank for e in archive.top]
@@ -131,7 +132,7 @@ def test_parents_are_elites_and_exemplars_are_others(
     archive = Archive()
     for number, (value, noise, nodes, measured) in enumerate(offered):
         score = make_score(value, noise=noise, measured=measured)
-        archive.add(str(number), Complexity(nodes, 0, 0, 0), score)
+        archive.add(str(number), Place(Complexity(nodes, 0, 0, 0)), score)
     parent = choose_parent(archive, random.Random(seed))
     assert (parent is None) == (not offered)
     exemplars = choose_exemplars(archive, random.Random(seed), parent)
@@ -149,7 +150,7 @@ def test_an_insert_takes_far_less_than_five_ms() -> None:
     for number in range(count):
         archive.add(
             str(number),
-            Complexity(rng.randrange(20, 8000), 0, 0, 0),
+            Place(Complexity(rng.randrange(20, 8000), 0, 0, 0)),
             make_score(rng.lognormvariate(0, 1)),
         )
     assert (time.perf_counter() - began) / count < 0.005
