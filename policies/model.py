@@ -329,3 +329,52 @@ class EvaluatorPolicy(_Section):
         """Return what ``policies/default.yml`` says."""
         document = yaml.safe_load(DEFAULT_FILE.read_text(encoding="utf-8"))
         return cls.model_validate(document["evaluator"])
+
+
+class AdaptiveRule(_Section):
+    """When a search stops by itself, or is redirected (``evolver/adaptive.py``)."""
+
+    minimum: PositiveInt
+    """Evaluations before anything is concluded, and after a redirection again."""
+    horizon: PositiveInt
+    gain: PositiveFloat
+    chance: float = Field(gt=0.0, lt=1.0)
+    """It is a plateau where the next ``horizon`` evaluations bring more than ``gain`` with less
+    than this chance."""
+    half_life: PositiveFloat
+    """Evaluations after which evidence counts half."""
+    prior_jumps: PositiveFloat
+    prior_evaluations: PositiveFloat
+    """What is believed of the rate of jumps beforehand: so many in so many evaluations."""
+    prior_gain: PositiveFloat
+    """And of their size, in log units."""
+    roofline_margin: NonNegativeFloat
+    """The best is good enough where memory allows no more than this share beyond it."""
+    room: float = Field(gt=1.0)
+    """On a plateau, another direction is tried where so much more is thought possible."""
+    redirections: NonNegativeInt
+    """Of one search, at most."""
+
+
+class HeadroomPolicy(_Section):
+    """How far a reference can be sped up, as guessed before the search."""
+
+    achievable_share: float = Field(gt=0.0, le=1.0)
+    """Of the roofline: what good kernels reach."""
+    library_share: float = Field(ge=0.0, le=1.0)
+    """Of the time, in the library's products, where it was not measured."""
+    library_gain: float = Field(ge=1.0)
+    """By how much kernels of our own beat the library's products, at best."""
+
+
+class SearchPolicy(_Section):
+    """Everything that the search takes from ``default.yml``."""
+
+    adaptive: AdaptiveRule
+    headroom: HeadroomPolicy
+
+    @classmethod
+    def default(cls) -> Self:
+        """Return what ``policies/default.yml`` says."""
+        document = yaml.safe_load(DEFAULT_FILE.read_text(encoding="utf-8"))
+        return cls.model_validate(document["search"])

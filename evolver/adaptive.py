@@ -1,0 +1,243 @@
+"""When to stop a search, and when to send it elsewhere; pure, and asked between evaluations.
+
+What counts is whether more evaluations are likely to bring anything. The best so far is a
+running maximum: it moves in rare jumps, and a straight line through it says nothing of the next
+one. So its increments are modelled as they arise: jumps come at some rate per evaluation, their
+sizes (in log units of the speedup's lower bound) are exponential, and both are uncertain. With
+the conjugate priors of the policy and old evidence fading, the posterior gives the slope with
+its interval, and the chance that the next evaluations bring more than a given gain. Where that
+chance is small the search has come to a plateau: it is redirected once if there is room left by
+the roofline or by the predicted headroom, and else it ends.
+
+A plateau is no proof: what a search with other proposers would find is not in its history.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from evaluator.evaluation import Baseline, Evaluation
+from evolver.costs import Cost
+from evolver.headroom import Headroom
+from policies.model import AdaptiveRule
+
+_DRAWS = 4000
+_INTERVAL = (0.05, 0.95)
+
+
+class Advice(StrEnum):
+    """What to do next."""
+
+    CONTINUE = "continue"
+    STOP = "stop"
+    REDIRECT = "redirect"
+    """Rest the proposers that bring nothing, and draw parents from other strategies."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """The search after one evaluation of a new candidate."""
+
+    cost: Cost
+    """Of everything so far."""
+    evaluated: int
+    best_lower: float | None
+    """Lower 99 % bound of the leader's speedup; None while nothing was measured."""
+    best: float | None
+    low: float | None
+    high: float | None
+    roofline_fraction: float | None
+    """The share of what memory allows that the leader reaches; None where nobody knows."""
+    proposer: str
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What more evaluations are likely to bring."""
+
+    chance: float
+    """That the policy's horizon brings more than the policy's gain."""
+    slope: float
+    """Expected gain of one evaluation, in log units."""
+    low: float
+    high: float
+    """A 90 % credible interval of the slope."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do next, why, and whom to rest where the search is redirected."""
+
+    advice: Advice
+    reason: str
+    rest: tuple[str, ...] = ()
+
+
+def point_after(leader: Evaluation | None, *, cost: Cost, evaluated: int, proposer: str) -> Point:
+    """Return the point that an evaluation leads to; ``leader`` is what was last found of it."""
+    speedup = leader.speedup(Baseline.EAGER) if leader is not None else None
+    fractions = [t.roofline_fraction for t in leader.timings] if leader is not None else []
+    return Point(
+        cost=cost,
+        evaluated=evaluated,
+        best_lower=speedup.lower_99 if speedup else None,
+        best=speedup.value if speedup else None,
+        low=speedup.low if speedup else None,
+        high=speedup.high if speedup else None,
+        roofline_fraction=_mean_fraction(fractions),
+        proposer=proposer,
+    )
+
+
+def advise(
+    history: Sequence[Point],
+    headroom: Headroom | None,
+    rule: AdaptiveRule,
+    *,
+    redirected: Sequence[int] = (),
+) -> Decision:
+    """Say whether the search should go on.
+
+    Args:
+        history: a point for each evaluation, in order.
+        headroom: what was predicted of the problem, where it was.
+        rule: the policy's.
+        redirected: how many candidates were evaluated when the search was redirected, each time.
+
+    Returns:
+        ``CONTINUE`` before ``rule.minimum`` evaluations, whatever they brought.
+    """
+    if len(history) < rule.minimum:
+        return Decision(Advice.CONTINUE, f"{len(history)} evaluations tell too little")
+    ended = _at_the_limit(history[-1], headroom, rule)
+    if ended is not None:
+        return Decision(Advice.STOP, ended)
+    may_redirect = len(redirected) < rule.redirections
+    first = _first_evidence(history, max(redirected, default=0))
+    recent, gains = history[first:], gains_of(history)[first:]
+    if may_redirect and _is_hard(history[-1], headroom, rule) and not any(gains):
+        found = "correct" if history[-1].best_lower is None else "faster than the reference"
+        reason = f"nothing {found} in {len(history)} evaluations{_room_words(headroom)}"
+        return Decision(Advice.REDIRECT, reason, _fruitless(recent, gains))
+    if redirected and len(recent) < rule.minimum:
+        return Decision(Advice.CONTINUE, "it was redirected a few evaluations ago")
+    outlook = outlook_of(gains, rule)
+    reason = (
+        f"the next {rule.horizon} evaluations bring more than {rule.gain:.0%} with a chance of "
+        f"{outlook.chance:.0%} (slope {outlook.slope:.2%} an evaluation, "
+        f"90 % in [{outlook.low:.2%}, {outlook.high:.2%}])"
+    )
+    if outlook.chance >= rule.chance:
+        return Decision(Advice.CONTINUE, reason)
+    if may_redirect and _has_room(history[-1], headroom, rule):
+        return Decision(
+            Advice.REDIRECT, f"plateau: {reason}{_room_words(headroom)}", _fruitless(recent, gains)
+        )
+    return Decision(Advice.STOP, f"plateau: {reason}")
+
+
+def gains_of(history: Sequence[Point]) -> list[float]:
+    """How far each evaluation raised the best lower bound, in log units.
+
+    The first that is measured raises nothing: it is where the climb begins. A leader that a
+    second measurement takes back does not lower what was reached.
+    """
+    gains, best = [], math.nan
+    for point in history:
+        level = math.log(point.best_lower) if point.best_lower else math.nan
+        gains.append(max(0.0, level - best) if not math.isnan(level - best) else 0.0)
+        best = np.fmax(best, level)
+    return gains
+
+
+def outlook_of(gains: Sequence[float], rule: AdaptiveRule) -> Outlook:
+    """Return the posterior of the slope and of the next evaluations' gain.
+
+    The rate of jumps is Gamma distributed with ``rule.prior_jumps`` in
+    ``rule.prior_evaluations``, their mean size inverse Gamma with ``rule.prior_gain``. An
+    evaluation counts half after ``rule.half_life`` others. The same gains give the same outlook.
+    """
+    sizes = np.asarray(gains, dtype=float)
+    weights = 0.5 ** (np.arange(len(sizes))[::-1] / rule.half_life)
+    jumps = float(weights[sizes > 0].sum())
+    random = np.random.default_rng(0)
+    rates = random.gamma(rule.prior_jumps + jumps, 1.0, _DRAWS)
+    rates /= rule.prior_evaluations + float(weights.sum())
+    # A shape of 2 is the least with a mean; so much is the prior worth.
+    means = (rule.prior_gain + float((weights * sizes).sum())) / random.gamma(
+        2.0 + jumps, 1.0, _DRAWS
+    )
+    counts = random.poisson(rates * rule.horizon)
+    total = random.standard_gamma(np.maximum(counts, 1)) * means * (counts > 0)
+    low, high = np.quantile(rates * means, _INTERVAL)
+    return Outlook(
+        chance=float((total > math.log1p(rule.gain)).mean()),
+        slope=float((rates * means).mean()),
+        low=float(low),
+        high=float(high),
+    )
+
+
+def _first_evidence(history: Sequence[Point], redirected: int) -> int:
+    """Where history begins to speak of what is to come: the first measured, the redirection."""
+    measured = next((n for n, p in enumerate(history) if p.best_lower is not None), 0)
+    turned = sum(point.evaluated <= redirected for point in history)
+    return max(measured, turned)
+
+
+def _at_the_limit(last: Point, headroom: Headroom | None, rule: AdaptiveRule) -> str | None:
+    fraction = last.roofline_fraction
+    if fraction is not None and fraction * (1 + rule.roofline_margin) >= 1:
+        return f"the best reaches {fraction:.0%} of what memory allows"
+    if headroom is not None and headroom.high <= 1 + rule.gain:
+        return f"there is nothing to gain: {headroom.evidence}"
+    return None
+
+
+def _is_hard(last: Point, headroom: Headroom | None, rule: AdaptiveRule) -> bool:
+    """Whether nothing is faster yet though something should be."""
+    if last.best_lower is None:
+        return True
+    return last.best_lower <= 1 and headroom is not None and _has_room(last, headroom, rule)
+
+
+def _has_room(last: Point, headroom: Headroom | None, rule: AdaptiveRule) -> bool:
+    """Whether so much is left that another direction is worth its price; unknown is no."""
+    if last.best_lower is None:
+        return True
+    if last.roofline_fraction is not None and last.roofline_fraction * rule.room < 1:
+        return headroom is None or headroom.speedup_possible > last.best_lower
+    return headroom is not None and headroom.speedup_possible > rule.room * last.best_lower
+
+
+def _fruitless(recent: Sequence[Point], gains: Sequence[float]) -> tuple[str, ...]:
+    """Proposers that raised nothing lately; never all of them, since someone has to propose."""
+    earned: dict[str, float] = {}
+    for point, gain in zip(recent, gains, strict=True):
+        earned[point.proposer] = earned.get(point.proposer, 0.0) + gain
+    idle = tuple(sorted(name for name, gain in earned.items() if not gain))
+    return idle if len(idle) < len(earned) else _all_but_the_rarest(recent, idle)
+
+
+def _all_but_the_rarest(recent: Sequence[Point], names: Sequence[str]) -> tuple[str, ...]:
+    turns: Mapping[str, int] = {n: sum(p.proposer == n for p in recent) for n in names}
+    rarest = min(names, key=lambda n: turns[n], default="")
+    return tuple(name for name in names if name != rarest)
+
+
+def _room_words(headroom: Headroom | None) -> str:
+    if headroom is None:
+        return ""
+    return f"; {headroom.speedup_possible:.2f}x was thought possible ({headroom.evidence})"
+
+
+def _mean_fraction(fractions: Sequence[float | None]) -> float | None:
+    known = [f for f in fractions if f]
+    if not known or len(known) < len(fractions):
+        return None
+    return math.exp(sum(map(math.log, known)) / len(known))
