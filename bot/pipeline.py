@@ -26,6 +26,7 @@ from evolver.proposers.base import Proposer
 from evolver.proposers.llm.config import LlmConfig
 from evolver.run import Run, RunConfig, problem_sha256, require_free
 from evolver.summary import Summary
+from policies.model import EvaluatorPolicy
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,12 @@ def search_stage(
     *,
     resume: bool = False,
     observer: Observer = ignore,
+    policy: EvaluatorPolicy | None = None,
 ) -> Summary:
     """Search for a faster candidate of ``loaded`` in the run directory ``run_path``.
+
+    Candidates are judged by ``policy``, by default ``policies/default.yml``; a run is resumed
+    with the one that it was made with.
 
     Raises:
         SearchError: the run directory cannot be used, or the machine is unfit throughout.
@@ -89,7 +94,7 @@ def search_stage(
         with (
             _resumed(loaded, run_path, order) as run,
             closing(_lineup_for(run.config, run_path)) as lineup,
-            make_evaluator(loaded, run.config.backend) as evaluator,
+            make_evaluator(loaded, run.config.backend, policy) as evaluator,
         ):
             return _search(run, evaluator, lineup, observer, began)
     # The run comes last: a reference or an endpoint that fails leaves no empty one behind.
@@ -97,27 +102,28 @@ def search_stage(
     config = _config(loaded, order)
     with (
         closing(_lineup_for(config, run_path)) as lineup,
-        make_evaluator(loaded, config.backend) as evaluator,
+        make_evaluator(loaded, config.backend, policy) as evaluator,
         Run.create(run_path, loaded, config) as run,
     ):
         return _search(run, evaluator, lineup, observer, began)
 
 
 def make_evaluator(
-    loaded: LoadedProblem, backend: BackendName
+    loaded: LoadedProblem, backend: BackendName, policy: EvaluatorPolicy | None = None
 ) -> AbstractContextManager[Evaluator]:
     """Return the evaluator of this machine."""
     from evaluator.supervisor import LocalEvaluator
 
-    return LocalEvaluator(loaded, backend)
+    return LocalEvaluator(loaded, backend, policy=policy)
 
 
 def make_lineup() -> Lineup:
     """Return the proposers that need nothing but this machine."""
     from evolver.proposers.compiler import CompilerProposer
+    from evolver.proposers.library import LibraryProposer
     from evolver.proposers.mutate import MutateProposer
 
-    return Lineup(seeders=[CompilerProposer()], proposers=[MutateProposer()])
+    return Lineup(seeders=[CompilerProposer(), LibraryProposer()], proposers=[MutateProposer()])
 
 
 def _lineup_for(config: RunConfig, run_path: Path) -> Lineup:

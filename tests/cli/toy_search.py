@@ -12,13 +12,16 @@ from cli.main import main
 from cli.optimize import register
 from evaluator.candidate import BackendName, Candidate
 from evaluator.problem import LoadedProblem
+from policies.model import EvaluatorPolicy
 from tests.evolver.toys import Nudge, Seeds, ToyEvaluator
 
 PAUSE_SECONDS = 0.0
 
 
 @contextmanager
-def toy_evaluator(loaded: LoadedProblem, backend: BackendName) -> Iterator[ToyEvaluator]:
+def toy_evaluator(
+    loaded: LoadedProblem, backend: BackendName, policy: EvaluatorPolicy | None = None
+) -> Iterator[ToyEvaluator]:
     def announce(candidate: Candidate) -> None:
         if PAUSE_SECONDS:
             print("screening", flush=True)
@@ -39,6 +42,6 @@ def make_app() -> typer.Typer:
 
 if __name__ == "__main__":
     PAUSE_SECONDS = 0.05
-    bot.pipeline.make_evaluator = toy_evaluator  # type: ignore[assignment]
+    bot.pipeline.make_evaluator = toy_evaluator
     bot.pipeline.make_lineup = lambda: toy_lineup(1.2, 0.9)
     main()
