@@ -116,7 +116,12 @@ def native_source(source: str) -> str | None:
     Raises:
         SyntaxError: ``source`` is not Python.
     """
-    for node in ast.parse(source).body:
+    return native_text(ast.parse(source))
+
+
+def native_text(tree: ast.Module) -> str | None:
+    """Return what ``native_source`` does, of a source that was parsed."""
+    for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SOURCE":
             value = node.value
             return str(value.value) if isinstance(value, ast.Constant) else ast.unparse(value)

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evaluator.backends import language_of
-from evaluator.candidate import Candidate, native_source
+from evaluator.backends import Language, language_of
+from evaluator.candidate import Candidate, native_text
 from evaluator.evaluation import Baseline, Evaluation, KernelResources, Status, Verdict
 
 # A loop, a memory operation and a launch each change what the machine does more than an
@@ -99,9 +99,13 @@ def score_of(evaluation: Evaluation) -> Score | None:
 
 def complexity_of(candidate: Candidate) -> Complexity:
     """Return the complexity of the candidate's kernels."""
-    tree = ast.parse(candidate.source)
-    if language_of(candidate.backend).native:
-        return _cpp_complexity(tree, native_source(candidate.source) or "")
+    return complexity_in(ast.parse(candidate.source), language_of(candidate.backend))
+
+
+def complexity_in(tree: ast.Module, language: Language) -> Complexity:
+    """Return the complexity of the kernels in a candidate's parsed source."""
+    if language.native:
+        return _cpp_complexity(tree, native_text(tree) or "")
     return _triton_complexity(tree)
 
 
@@ -114,7 +118,7 @@ def _static_proxy(resources: tuple[KernelResources, ...]) -> float:
 
 
 def _triton_complexity(tree: ast.Module) -> Complexity:
-    inside = [node for kernel in _jit_functions(tree) for node in ast.walk(kernel)]
+    inside = [node for kernel in jit_functions(tree) for node in ast.walk(kernel)]
     called = [
         n.func.attr for n in inside if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
     ]
@@ -130,7 +134,8 @@ def _triton_complexity(tree: ast.Module) -> Complexity:
     )
 
 
-def _jit_functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+def jit_functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    """Yield the module's Triton functions: kernels, and what they call."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and any(
             ast.unparse(decorator).split("(")[0].endswith("jit")
@@ -145,8 +150,13 @@ _CPP_LOOPS = {"for", "while"}
 _CPP_INTRINSIC = re.compile(r"_mm\d*_\w*(?:load|store|gather|scatter)")
 
 
+def cpp_tokens(source: str) -> list[str]:
+    """Return the tokens of C++ or CUDA, comments and directives left out."""
+    return _CPP_TOKEN.findall(_CPP_NOISE.sub(" ", source))
+
+
 def _cpp_complexity(tree: ast.Module, source: str) -> Complexity:
-    tokens = _CPP_TOKEN.findall(_CPP_NOISE.sub(" ", source))
+    tokens = cpp_tokens(source)
     return Complexity(
         nodes=len(tokens),
         loops=sum(token in _CPP_LOOPS for token in tokens),
