@@ -2,12 +2,14 @@
 
 What counts is whether more evaluations are likely to bring anything. The best so far is a
 running maximum: it moves in rare jumps, and a straight line through it says nothing of the next
-one. So its increments are modelled as they arise: jumps come at some rate per evaluation, their
-sizes (in log units of the speedup's lower bound) are exponential, and both are uncertain. With
-the conjugate priors of the policy and old evidence fading, the posterior gives the slope with
-its interval, and the chance that the next evaluations bring more than a given gain. Where that
-chance is small the search has come to a plateau: it is redirected once if there is room left by
-the roofline or by the predicted headroom, and else it ends.
+one. So its increments are modelled as they arise, as those who count customers' orders do
+(Batislam et al. 2007, MBG/NBD): while a search is alive, jumps come at some rate, and after each
+it may dry up for good. How long nothing came, against how often something did, says how likely
+it is still alive; the rate is Gamma distributed, the sizes (in log units of the speedup's lower
+bound) are exponential with an inverse Gamma mean in which older jumps fade, since what is left
+to gain shrinks. That gives the slope with its interval, and the chance that the next
+evaluations bring more than a given gain. Where it is small the search has come to a plateau: it
+is redirected once if there is room by the roofline or by the predicted headroom, and else ends.
 
 A plateau is no proof: what a search with other proposers would find is not in its history.
 """
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evaluator.evaluation import Baseline, Evaluation
 from evolver.costs import Cost
@@ -119,13 +122,17 @@ def advise(
         return Decision(Advice.STOP, ended)
     may_redirect = len(redirected) < rule.redirections
     first = _first_evidence(history, max(redirected, default=0))
-    recent, gains = history[first:], gains_of(history)[first:]
+    recent, gains = history[first:], gains_of(history, resolution=rule.resolution)[first:]
     if may_redirect and _is_hard(history[-1], headroom, rule) and not any(gains):
         found = "correct" if history[-1].best_lower is None else "faster than the reference"
         reason = f"nothing {found} in {len(history)} evaluations{_room_words(headroom)}"
         return Decision(Advice.REDIRECT, reason, _fruitless(recent, gains))
-    if redirected and len(recent) < rule.minimum:
-        return Decision(Advice.CONTINUE, "it was redirected a few evaluations ago")
+    if history[-1].best_lower is None:
+        reason = f"nothing correct in {len(history)} evaluations"
+        hopeless = len(history) >= rule.hopeless
+        return Decision(Advice.STOP if hopeless else Advice.CONTINUE, reason)
+    if len(recent) < rule.minimum:
+        return Decision(Advice.CONTINUE, f"{len(recent)} evaluations since it began to climb")
     outlook = outlook_of(gains, rule)
     reason = (
         f"the next {rule.horizon} evaluations bring more than {rule.gain:.0%} with a chance of "
@@ -141,39 +148,43 @@ def advise(
     return Decision(Advice.STOP, f"plateau: {reason}")
 
 
-def gains_of(history: Sequence[Point]) -> list[float]:
+def gains_of(history: Sequence[Point], *, resolution: float = 0.0) -> list[float]:
     """How far each evaluation raised the best lower bound, in log units.
 
-    The first that is measured raises nothing: it is where the climb begins. A leader that a
-    second measurement takes back does not lower what was reached.
+    The first that is measured raises nothing: it is where the climb begins. Steps below
+    ``resolution`` wait until they add up to it, since the best of many equal measurements
+    creeps upwards by luck alone. A leader that a second measurement takes back does not lower
+    what was reached.
     """
-    gains, best = [], math.nan
+    gains: list[float] = []
+    reached: float | None = None
     for point in history:
-        level = math.log(point.best_lower) if point.best_lower else math.nan
-        gains.append(max(0.0, level - best) if not math.isnan(level - best) else 0.0)
-        best = np.fmax(best, level)
+        level = math.log(point.best_lower) if point.best_lower else None
+        gain = 0.0 if level is None or reached is None else level - reached
+        counts = gain > resolution
+        gains.append(gain if counts else 0.0)
+        if counts or reached is None:
+            reached = level
     return gains
 
 
 def outlook_of(gains: Sequence[float], rule: AdaptiveRule) -> Outlook:
     """Return the posterior of the slope and of the next evaluations' gain.
 
-    The rate of jumps is Gamma distributed with ``rule.prior_jumps`` in
-    ``rule.prior_evaluations``, their mean size inverse Gamma with ``rule.prior_gain``. An
-    evaluation counts half after ``rule.half_life`` others. The same gains give the same outlook.
+    ``gains`` are those of every evaluation since the search began to climb or was redirected.
+    The same gains give the same outlook: the draws have a seed of their own.
     """
     sizes = np.asarray(gains, dtype=float)
-    weights = 0.5 ** (np.arange(len(sizes))[::-1] / rule.half_life)
-    jumps = float(weights[sizes > 0].sum())
+    fading = 0.5 ** (np.arange(len(sizes))[::-1] / rule.half_life)
     random = np.random.default_rng(0)
-    rates = random.gamma(rule.prior_jumps + jumps, 1.0, _DRAWS)
-    rates /= rule.prior_evaluations + float(weights.sum())
-    # A shape of 2 is the least with a mean; so much is the prior worth.
-    means = (rule.prior_gain + float((weights * sizes).sum())) / random.gamma(
-        2.0 + jumps, 1.0, _DRAWS
-    )
-    counts = random.poisson(rates * rule.horizon)
-    total = random.standard_gamma(np.maximum(counts, 1)) * means * (counts > 0)
+    alive = random.random(_DRAWS) < _alive(sizes, rule)
+    rates = random.gamma(rule.prior_jumps + np.count_nonzero(sizes), 1.0, _DRAWS)
+    rates *= alive / (rule.prior_evaluations + len(sizes))
+    # A shape of 2 is the least that has a mean; so little is the prior worth.
+    shapes = random.gamma(2.0 + (fading * (sizes > 0)).sum(), 1.0, _DRAWS)
+    means = (rule.prior_gain + (fading * sizes).sum()) / shapes
+    jumps = random.poisson(rates * rule.horizon)
+    total = random.standard_gamma(np.maximum(jumps, 1)) * means * (jumps > 0)
     low, high = np.quantile(rates * means, _INTERVAL)
     return Outlook(
         chance=float((total > math.log1p(rule.gain)).mean()),
@@ -181,6 +192,15 @@ def outlook_of(gains: Sequence[float], rule: AdaptiveRule) -> Outlook:
         low=float(low),
         high=float(high),
     )
+
+
+def _alive(sizes: NDArray[np.float64], rule: AdaptiveRule) -> float:
+    """Return the probability that the search has not dried up."""
+    jumps = np.flatnonzero(sizes)
+    last = int(jumps[-1]) + 1 if len(jumps) else 0
+    silence = (rule.prior_evaluations + len(sizes)) / (rule.prior_evaluations + last)
+    odds = silence ** (rule.prior_jumps + len(jumps)) / (rule.prior_lives + len(jumps))
+    return float(1 / (1 + odds))
 
 
 def _first_evidence(history: Sequence[Point], redirected: int) -> int:

@@ -336,18 +336,24 @@ class AdaptiveRule(_Section):
 
     minimum: PositiveInt
     """Evaluations before anything is concluded, and after a redirection again."""
+    hopeless: PositiveInt
+    """Evaluations after which a search without anything correct ends."""
     horizon: PositiveInt
     gain: PositiveFloat
     chance: float = Field(gt=0.0, lt=1.0)
     """It is a plateau where the next ``horizon`` evaluations bring more than ``gain`` with less
     than this chance."""
-    half_life: PositiveFloat
-    """Evaluations after which evidence counts half."""
+    resolution: NonNegativeFloat
+    """Gains below this, in log units, are luck until they add up to it."""
     prior_jumps: PositiveFloat
     prior_evaluations: PositiveFloat
     """What is believed of the rate of jumps beforehand: so many in so many evaluations."""
+    prior_lives: PositiveFloat
+    """After a jump a search dries up once in so many times and one; each jump adds one."""
     prior_gain: PositiveFloat
     """And of their size, in log units."""
+    half_life: PositiveFloat
+    """Evaluations after which a jump's size counts half."""
     roofline_margin: NonNegativeFloat
     """The best is good enough where memory allows no more than this share beyond it."""
     room: float = Field(gt=1.0)
