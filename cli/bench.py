@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -166,6 +167,9 @@ def kernelbench(
     work: Annotated[
         Path, typer.Option(help="Rows and runs so far; continued when it is there.")
     ] = Path("runs/kernelbench"),
+    tables: Annotated[
+        str, typer.Option(help="Which, with commas: main, paper (1e-2, TF32, own kernels only).")
+    ] = "main",
     resume: Annotated[
         bool, typer.Option(help="Go on with what is in --work, or start anew.")
     ] = True,
@@ -173,39 +177,55 @@ def kernelbench(
     json: JsonOption = False,
 ) -> None:
     """Search KernelBench's own problems without a model, beside eager and torch.compile."""
-    from benchmarks.kernelbench import Plan, forget, run_kernelbench
+    from benchmarks.kernelbench import CURVE_FILE, Plan, forget, run_kernelbench
+    from benchmarks.kernelbench.tables import Table
     from bot.pipeline import default_backend
     from cli.live import make_view
 
     if not resume:
         forget(work)
-    plan = Plan(_levels(levels), sample, steps, problem_minutes, seed, minutes, most_gib)
+    plan = Plan(
+        levels=_levels(levels),
+        sample=sample,
+        steps=steps,
+        problem_minutes=problem_minutes,
+        seed=seed,
+        minutes=minutes,
+        most_gib=most_gib,
+        tables=[Table(name) for name in _named(tables, {t.value for t in Table}, "--tables")],
+    )
     chosen = backend_named(backend) or default_backend()
     with make_view() as view:
         result = run_kernelbench(root, work, plan, backend=chosen, say=_say, observer=view)
-    _show(result, _write(result, output), json=json)
+    _show(result, _write(result, output, drawing=work / CURVE_FILE), json=json)
 
 
 def _levels(text: str) -> list[int]:
     """Read ``1,2,3``."""
-    named = text.replace(" ", "").split(",")
-    if not set(named) <= {"1", "2", "3"}:
-        raise typer.BadParameter(
-            f"{text!r} names other levels than 1, 2 and 3", param_hint="--levels"
-        )
-    return sorted({int(n) for n in named})
+    return [int(n) for n in _named(text, {"1", "2", "3"}, "--levels")]
+
+
+def _named(text: str, known: set[str], option: str) -> list[str]:
+    """Read ``a,b``, each once and in order of the alphabet."""
+    named = set(text.replace(" ", "").split(","))
+    if not named <= known:
+        wrong = f"{text!r} names others than {', '.join(sorted(known))}"
+        raise typer.BadParameter(wrong, param_hint=option)
+    return sorted(named)
 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def _write(result: BenchmarkResult, folder: Path | None) -> Path:
-    """Write the result's file and return where it is."""
+def _write(result: BenchmarkResult, folder: Path | None, *, drawing: Path | None = None) -> Path:
+    """Write the result's file, its drawing beside it, and return where it is."""
     from benchmarks.result import RESULTS
 
     path = (folder or RESULTS) / f"{result.benchmark}.json"
     result.write(path)
+    if drawing is not None:
+        shutil.copyfile(drawing, path.with_suffix(".svg"))
     return path
 
 

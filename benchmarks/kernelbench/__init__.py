@@ -1,27 +1,30 @@
 """``ksmith bench kernelbench``: KernelBench's own files, searched without a model.
 
-Each problem gets fresh baselines, a search (``compiler``, then ``mutate``) within the same
-budget, and a confirmation of the winner. Problems come in an order drawn once (``order.py``).
-A row is written as each problem ends, so that any later session goes on from there, within
-a problem too: its run directory is kept. The figures are defined in ``figures.py``.
+Each problem gets fresh baselines, a search with all proposers that need no model within the
+same budget, and a confirmation of the winner, for each table (``tables.py``). Problems come in
+an order drawn once (``order.py``). A row is written as each problem ends, so that any later
+session goes on from the rows, wherever they were carried to; where its run directory came
+along, within a problem too. The figures are defined in ``figures.py``.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.bands import draw_bands
 from benchmarks.first_path import machine_name
 from benchmarks.kernelbench.baseline import measure_baselines
-from benchmarks.kernelbench.figures import details, kernelbench_figures
+from benchmarks.kernelbench.figures import curves, details, kernelbench_figures
 from benchmarks.kernelbench.order import fixed_order
 from benchmarks.kernelbench.rows import Outcome, Row, RowFile, row_of_run
 from benchmarks.kernelbench.table import write_table
+from benchmarks.kernelbench.tables import Table, policy_of
 from benchmarks.result import BenchmarkResult
-from bot.pipeline import SearchOrder, search_stage
+from bot.pipeline import SearchOrder, make_lineup, search_stage
 from evaluator import machine
 from evaluator.candidate import BackendName
 from evaluator.errors import EvaluatorError, ReferenceFailed, SandboxUnavailable
@@ -35,8 +38,8 @@ from integrations.kernelbench.checkout import LEVELS, KernelBenchFile, commit_of
 from integrations.kernelbench.errors import NotCarried, TooLarge
 from policies.model import EvaluatorPolicy
 
-ROWS_FILE = "rows.jsonl"
-RUNS_DIRECTORY = "runs"
+CURVE_FILE = "curve.svg"
+_LATELY = 5
 _TROUBLE_LIMIT = 3
 """Problems in a row that fail by the machine's fault, after which the session ends."""
 
@@ -55,9 +58,11 @@ class Plan:
     seed: int = 0
     """Of the searches."""
     minutes: float | None = None
-    """Of this session; no problem is begun later."""
+    """Of this session; no problem is begun that would not end in it, as far as others tell."""
     most_gib: float | None = None
     """Of a problem's arguments: judging moves them dozens of times."""
+    tables: Sequence[Table] = (Table.MAIN,)
+    """Taken one after the other."""
 
 
 @dataclass
@@ -68,18 +73,17 @@ class _Session:
     work: Path
     backend: BackendName
     plan: Plan
-    rows: RowFile
-    policy: EvaluatorPolicy
+    rows: Mapping[Table, RowFile]
     observer: Observer
     say: Callable[[str], None]
     commit: str | None
     environment: Environment | None = None
     begun: float = field(default_factory=time.monotonic)
 
-    def out_of_time(self) -> bool:
-        """Whether no further problem is begun."""
+    def has_time_for(self, seconds: float) -> bool:
+        """Whether what takes so long would end in the session."""
         minutes = self.plan.minutes
-        return minutes is not None and time.monotonic() - self.begun > 60 * minutes
+        return minutes is None or time.monotonic() - self.begun + seconds <= 60 * minutes
 
 
 def run_kernelbench(
@@ -112,21 +116,32 @@ def run_kernelbench(
         work=work,
         backend=backend,
         plan=plan,
-        rows=RowFile(work / ROWS_FILE),
-        policy=EvaluatorPolicy.default(),
+        rows={table: RowFile(rows_path(work, table)) for table in Table},
         observer=observer,
         say=say,
         commit=commit_of(root),
     )
-    _measure_all(session, [f for f in chosen if f.id not in session.rows.rows])
-    wanted = {f.id for f in chosen}
-    return _result(session, [r for i, r in session.rows.rows.items() if i in wanted])
+    for table in plan.tables:
+        missing = [f for f in chosen if f.id not in session.rows[table].rows]
+        if not _measure_all(session, table, missing):
+            break
+    return _result(session, {f.id for f in chosen})
+
+
+def rows_path(work: Path, table: Table) -> Path:
+    """Where the rows of ``table`` lie."""
+    return work / f"rows{table.infix}.jsonl"
+
+
+def _runs_path(work: Path, table: Table) -> Path:
+    return work / f"runs{table.infix}"
 
 
 def forget(work: Path) -> None:
     """Remove the rows and runs of ``work``; what else lies there stays."""
-    (work / ROWS_FILE).unlink(missing_ok=True)
-    shutil.rmtree(work / RUNS_DIRECTORY, ignore_errors=True)
+    for table in Table:
+        rows_path(work, table).unlink(missing_ok=True)
+        shutil.rmtree(_runs_path(work, table), ignore_errors=True)
 
 
 def choose(root: Path, plan: Plan) -> Iterator[KernelBenchFile]:
@@ -144,16 +159,16 @@ def choose(root: Path, plan: Plan) -> Iterator[KernelBenchFile]:
         yield from (column[position] for column in columns if position < len(column))
 
 
-def _measure_all(session: _Session, missing: Sequence[KernelBenchFile]) -> None:
-    """Add a row for each file until the session's time is over."""
+def _measure_all(session: _Session, table: Table, missing: Sequence[KernelBenchFile]) -> bool:
+    """Add a row for each file; whether the session's time sufficed."""
     trouble = 0
     for number, file in enumerate(missing, start=1):
-        if session.out_of_time():
+        if not session.has_time_for(_expected_seconds(session.rows[table], file.level)):
             session.say("the time is over; run again with the same --work to go on")
-            return
-        session.say(f"{file.id} ({number} of {len(missing)})")
-        row = _measure(session, file)
-        session.rows.add(row)
+            return False
+        session.say(f"{file.id} ({table.value}, {number} of {len(missing)})")
+        row = _measure(session, table, file)
+        session.rows[table].add(row)
         session.say(f"{file.id}: {_told(row)}")
         trouble = trouble + 1 if row.outcome is Outcome.FAILED else 0
         if trouble == _TROUBLE_LIMIT:
@@ -161,9 +176,16 @@ def _measure_all(session: _Session, missing: Sequence[KernelBenchFile]) -> None:
                 f"{trouble} problems in a row could not be measured, the last one: {row.reason}. "
                 "Mend the machine (`ksmith doctor`), then run the same command again"
             )
+    return True
 
 
-def _measure(session: _Session, file: KernelBenchFile) -> Row:
+def _expected_seconds(rows: RowFile, level: int) -> float:
+    """What the next problem of ``level`` takes: as long as the longest of late, if any is known."""
+    seconds = [r.seconds for r in rows.rows.values() if r.level == level]
+    return max(seconds[-_LATELY:], default=0.0)
+
+
+def _measure(session: _Session, table: Table, file: KernelBenchFile) -> Row:
     """Take one problem from its file to its row; what stops it becomes the row's reason."""
     began = time.monotonic()
     known = (file.degenerate,) if file.degenerate else ()
@@ -175,7 +197,7 @@ def _measure(session: _Session, file: KernelBenchFile) -> Row:
         degenerate=known,
     )
     try:
-        row = _searched(session, file, row)
+        row = _searched(session, table, file, row)
     except SandboxUnavailable:
         raise
     except TooLarge as error:
@@ -187,26 +209,38 @@ def _measure(session: _Session, file: KernelBenchFile) -> Row:
     return row.model_copy(update={"seconds": round(time.monotonic() - began, 1)})
 
 
-def _searched(session: _Session, file: KernelBenchFile, row: Row) -> Row:
-    run_path = session.work / RUNS_DIRECTORY / file.id
+def _searched(session: _Session, table: Table, file: KernelBenchFile, row: Row) -> Row:
+    run_path = _runs_path(session.work, table) / file.id
     loaded = _problem(session, file, run_path)
-    baselines = measure_baselines(loaded, session.backend, session.policy)
-    session.environment = baselines.environment
-    row = row.model_copy(
-        update={
-            "compiled": baselines.compiled,
-            "degenerate": (*row.degenerate, *baselines.degenerate),
-        }
-    )
+    policy = policy_of(table, session.backend)
+    row = _beside_baselines(session, loaded, row, policy)
     order = SearchOrder(
         backend=session.backend,
         steps=session.plan.steps,
         minutes=session.plan.problem_minutes,
         seed=session.plan.seed,
     )
-    search_stage(loaded, run_path, order, resume=run_path.exists(), observer=session.observer)
+    resume = run_path.exists()
+    summary = search_stage(
+        loaded, run_path, order, resume=resume, observer=session.observer, policy=policy
+    )
+    session.environment = summary.environment or session.environment
     with Run.open(run_path) as run:
-        return row_of_run(run, row, library_share=session.policy.census.library_share)
+        return row_of_run(run, row, library_share=policy.census.library_share)
+
+
+def _beside_baselines(
+    session: _Session, loaded: LoadedProblem, row: Row, policy: EvaluatorPolicy
+) -> Row:
+    """``row`` with what is known of its problem whatever the search finds; measured once."""
+    known = session.rows[Table.MAIN].rows.get(row.id)
+    if known is not None and known.outcome is Outcome.MEASURED:
+        update: dict[str, object] = {"compiled": known.compiled, "degenerate": known.degenerate}
+        return row.model_copy(update=update)
+    baselines = measure_baselines(loaded, session.backend, policy)
+    session.environment = baselines.environment
+    degenerate = (*row.degenerate, *baselines.degenerate)
+    return row.model_copy(update={"compiled": baselines.compiled, "degenerate": degenerate})
 
 
 def _problem(session: _Session, file: KernelBenchFile, run_path: Path) -> LoadedProblem:
@@ -228,26 +262,44 @@ def _told(row: Row) -> str:
     return f"{'correct, not faster' if row.correct else 'nothing correct'} ({compiled})"
 
 
-def _result(session: _Session, rows: Sequence[Row]) -> BenchmarkResult:
+def _result(session: _Session, wanted: set[str]) -> BenchmarkResult:
+    main, paper = (
+        [r for i, r in session.rows[table].rows.items() if i in wanted]
+        for table in (Table.MAIN, Table.PAPER)
+    )
     environment = session.environment or machine.environment(
         device="cpu" if session.backend is BackendName.CPP else "cuda", threads=1, sandbox=""
     )
     name = machine_name(environment)
     plan = session.plan
+    lineup = make_lineup()
+    proposers = [p.name for p in (*lineup.seeders, *lineup.proposers)]
+    draw_bands(
+        session.work / CURVE_FILE,
+        curves(main),
+        title=f"KernelBench on {name} without a model: {', '.join(proposers)}",
+        across="candidates evaluated",
+        up="amsr over eager",
+    )
     return BenchmarkResult.create(
         f"kernelbench-{name}",
-        figures=kernelbench_figures(rows, name),
+        figures=kernelbench_figures(main, name, paper),
         versions={"torch": environment.torch, "triton": environment.triton or "absent"},
         machines={name: environment.model_dump(mode="json", exclude_none=True)},
         details={
             "kernelbench_commit": session.commit,
-            "proposers": ["compiler", "mutate"],
+            "proposers": proposers,
             "backend": session.backend.value,
             "steps": plan.steps,
             "minutes_per_problem": plan.problem_minutes,
             "seed": plan.seed,
             "most_gib": plan.most_gib,
-            "rows": str(write_table(rows, session.work)),
-            **details(rows),
+            "rows": {
+                table.value: write_table(rows, session.work, f"problems{table.infix}").name
+                for table, rows in ((Table.MAIN, main), (Table.PAPER, paper))
+                if rows
+            },
+            **details(main),
+            **({"paper": details(paper)} if paper else {}),
         },
     )

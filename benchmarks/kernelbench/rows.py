@@ -74,6 +74,10 @@ class Row(Record):
     """The winner over eager; where none was confirmed, the best correct candidate as screened."""
     found_vs_compiled: Ratio | None = None
     confirmed: bool = False
+    rounds: NonNegativeInt = 0
+    """Blocks of both sides that ``found`` rests on."""
+    unimproved: bool = False
+    """Whether what was found does the reference's own work: correct, and never faster."""
     found_at: NonNegativeInt | None = None
     """Its number among the evaluated candidates, from 1."""
     own: bool | None = None
@@ -86,7 +90,9 @@ class Row(Record):
     evaluated: NonNegativeInt = 0
     statuses: dict[str, NonNegativeInt] = Field(default_factory=dict)
     evaluation_seconds: NonNegativeFloat = 0.0
-    """Wall time of evaluations, during most of which the device is held."""
+    """Wall time of evaluations."""
+    device_seconds: NonNegativeFloat = 0.0
+    """For how long they held the device."""
     seconds: NonNegativeFloat = 0.0
 
     @model_validator(mode="after")
@@ -105,7 +111,9 @@ class Row(Record):
     @property
     def point_score(self) -> float:
         """The speedup where it is 1 or more by whatever margin, as the papers count."""
-        return self.found.value if self.found is not None and self.found.value >= 1 else 0.0
+        if self.found is None or self.unimproved or self.found.value < 1:
+            return 0.0
+        return self.found.value
 
     def score_after(self, evaluations: int) -> float:
         """The score had the search stopped after so many evaluations.
@@ -146,6 +154,8 @@ def row_of_run(run: Run, row: Row, *, library_share: float) -> Row:
                 Ratio.of(compiled, confirmed=confirmed) if compiled is not None else None
             ),
             "confirmed": confirmed,
+            "rounds": eager.blocks if eager is not None else 0,
+            "unimproved": eager is not None and eager.verdict is Verdict.UNIMPROVED,
             "found_at": attempt.number if attempt is not None else None,
             "own": _is_own(best.evaluation, library_share) if best is not None else None,
             "trivial": (

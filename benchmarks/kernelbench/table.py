@@ -9,8 +9,8 @@ from typing import Any
 from benchmarks.kernelbench.rows import Row
 
 
-def write_table(rows: Sequence[Row], folder: Path) -> Path:
-    """Write ``rows`` to ``problems.parquet``, or without the extra ``bench`` to ``problems.jsonl``.
+def write_table(rows: Sequence[Row], folder: Path, stem: str) -> Path:
+    """Write ``rows`` to ``STEM.parquet``, or without the extra ``bench`` to ``STEM.jsonl``.
 
     Returns:
         The file that was written.
@@ -20,10 +20,10 @@ def write_table(rows: Sequence[Row], folder: Path) -> Path:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        path = folder / "problems.jsonl"
+        path = folder / f"{stem}.jsonl"
         path.write_text("".join(r.model_dump_json() + "\n" for r in rows), encoding="utf-8")
         return path
-    path = folder / "problems.parquet"
+    path = folder / f"{stem}.parquet"
     parquet.write_table(pyarrow.Table.from_pylist([flat(r) for r in rows]), path)
     return path
 

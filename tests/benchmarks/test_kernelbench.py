@@ -14,6 +14,7 @@ from benchmarks.kernelbench.baseline import Baselines, compiled_ratio, reference
 from benchmarks.kernelbench.order import draw, fixed_order
 from benchmarks.kernelbench.rows import Outcome, Ratio, Row, RowFile
 from benchmarks.kernelbench.table import flat
+from benchmarks.kernelbench.tables import Table, policy_of
 from evaluator.candidate import BackendName
 from evaluator.errors import WorkerLost
 from evaluator.evaluation import Baseline, Speedup, Verdict
@@ -92,6 +93,41 @@ def test_no_problem_is_begun_after_the_session_is_over(
     assert taken == []
 
 
+def test_no_problem_is_begun_that_would_not_end_in_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = refuse_everything(monkeypatch)
+    order = fixed_order()[1]
+    root, work = checkout(tmp_path / "kb", *order[:2]), tmp_path / "work"
+    long = Row(id="x", level=1, number=1, outcome=Outcome.REFUSED, seconds=300)
+    RowFile(work / "rows.jsonl").add(long)
+    run(root, work, Plan(levels=(1,), minutes=4))
+    assert taken == []
+    run(root, work, Plan(levels=(1,), minutes=6))
+    assert len(taken) == 2
+
+
+def test_each_table_has_rows_and_rules_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = refuse_everything(monkeypatch)
+    root, work = checkout(tmp_path / "kb", fixed_order()[1][0]), tmp_path / "work"
+    both = Plan(levels=(1,), tables=(Table.MAIN, Table.PAPER))
+    result = run(root, work, both)
+    assert len(taken) == 2
+    assert result.details["paper"]["level1"]["taken"] == 1
+    run(root, work, both)
+    assert len(taken) == 2
+    main, paper = (policy_of(table, BackendName.TRITON) for table in Table)
+    assert main.correctness.relative_tolerance == 0
+    assert not main.correctness.allow_lower_precision
+    assert paper.correctness.relative_tolerance == 0.01
+    assert paper.correctness.allow_lower_precision
+    assert paper.source.chosen.handling["library-compute"] == "forbidden"
+    confirm = paper.timing.confirm
+    assert confirm.process_pairs * confirm.min_rounds >= 100
+
+
 def test_a_refused_problem_is_a_row_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +136,7 @@ def test_a_refused_problem_is_a_row_with_its_reason(
     result = run(root, tmp_path / "work", Plan(levels=(1,)))
     assert list(result.details["level1"]["refused"].values()) == ["its inputs are nested"]
     assert result.figures == ()
-    assert Path(result.details["rows"]).is_file()
+    assert (tmp_path / "work" / result.details["rows"]["main"]).is_file()
 
 
 def test_a_machine_that_fails_again_and_again_ends_the_session(

@@ -8,21 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.kernelbench import figures as figures_module
+from benchmarks.bootstrap import interval
 from benchmarks.kernelbench.figures import (
     amsr,
+    curves,
     details,
     fast_p,
-    interval,
     kernelbench_figures,
+    signed_rank_p,
     vs_compiled,
 )
 from benchmarks.kernelbench.rows import Outcome, Ratio, Row
-
-
-@pytest.fixture(autouse=True)
-def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures_module, "DRAWS", 200)
 
 
 def ratio(value: float, *, faster: bool = False) -> Ratio:
@@ -55,8 +51,9 @@ def unproven(number: int, value: float) -> Row:
     return row(number, correct=True, found=ratio(value))
 
 
-def figure(rows: list[Row], name: str) -> float | None:
-    return next((f.value for f in kernelbench_figures(rows, "m") if f.name == name), None)
+def figure(rows: list[Row], name: str, paper: list[Row] | None = None) -> float | None:
+    figures = kernelbench_figures(rows, "m", paper or [])
+    return next((f.value for f in figures if f.name == name), None)
 
 
 def test_only_a_confirmed_win_counts_and_the_papers_rule_stands_beside() -> None:
@@ -133,12 +130,84 @@ def test_what_would_have_been_after_fewer_evaluations_is_never_more_than_what_is
 
 
 def test_one_large_speedup_shows_in_what_is_left_without_the_top() -> None:
-    rows = [row(n, s) for n, s in enumerate((25.0, 5.0, 4.0, 2.0), start=1)]
+    rows = [row(n, s) for n, s in enumerate((25.0, 5.0, 4.0, 1.6), start=1)]
     beside: Any = details(rows)["level1"]
-    assert beside["amsr_without_top_3"] == 2
     assert list(beside["top"]) == ["level1-1", "level1-2", "level1-3"]
-    assert beside["fast_2"] == 0.75
-    assert beside["fast_1.5"] == 1
+    assert figure(rows, "level1.amsr_without_top_3") == 1.6
+    assert figure(rows[:3], "level1.amsr_without_top_3") is None
+
+
+def test_torch_compile_is_compared_without_those_on_which_either_gains_most() -> None:
+    ours, theirs = (25.0, 2.0, 2.0, 2.0, 3.0), (2.0, 30.0, 1.5, 1.5, 9.0)
+    rows = [
+        row(n, o, compiled=ratio(t, faster=True))
+        for n, (o, t) in enumerate(zip(ours, theirs, strict=True))
+    ]
+    assert figure(rows, "level1.amsr_vs_compile") == pytest.approx(34 / 44)
+    assert figure(rows, "level1.amsr_vs_compile_without_top_3") == pytest.approx(4 / 3)
+    assert figure(rows, "level1.amsr_vs_compile_without_top_3_low") == pytest.approx(4 / 3)
+
+
+def test_shares_and_percentiles_of_a_small_table() -> None:
+    rows = [row(n, s) for n, s in enumerate((1.2, 1.6, 2.5, 3.0), start=1)]
+    rows += [unproven(5, 0.5), row(6)]
+    assert figure(rows, "level1.fast_1") == pytest.approx(4 / 6)
+    assert figure(rows, "level1.fast_1.5") == pytest.approx(3 / 6)
+    assert figure(rows, "level1.fast_2") == pytest.approx(2 / 6)
+    # Of 0.5, 1.2, 1.6, 2.5 and 3.0: four gaps, so that 10 % lies 0.4 into the first.
+    assert figure(rows, "level1.percentile_10") == pytest.approx(0.5 + 0.4 * 0.7)
+    assert figure(rows, "level1.percentile_90") == pytest.approx(2.5 + 0.6 * 0.5)
+    assert figure(rows, "level1.geomean_vs_eager") == pytest.approx(
+        (0.5 * 1.2 * 1.6 * 2.5 * 3.0) ** (1 / 5)
+    )
+
+
+def test_the_paired_test_is_wilcoxons() -> None:
+    # All six lie above 1: of 2**6 sign patterns one is as extreme.
+    assert signed_rank_p([1.1, 1.2, 1.3, 1.4, 1.5, 1.6]) == pytest.approx(1 / 64)
+    rows = [row(n, 2.0 + n, compiled=ratio(1.5)) for n in range(6)]
+    assert figure(rows, "level1.p_vs_compile") == pytest.approx(1 / 64)
+    assert figure(rows[:5], "level1.p_vs_compile") is None
+
+
+def test_the_references_own_work_is_correct_and_no_win_by_any_rule() -> None:
+    same_work = row(1, correct=True, unimproved=True, found=ratio(1.02))
+    assert figure([same_work], "level1.corr_percent") == 100
+    assert figure([same_work], "level1.amsr") == 0
+    assert figure([same_work], "level1.amsr.point") == 0
+    beside: Any = details([same_work])["level1"]
+    assert beside["unimproved"] == ["level1-1"]
+
+
+def test_the_papers_table_stands_apart_with_its_own_suffixes() -> None:
+    paper = [row(1, 4.0), unproven(2, 1.2), row(3, 9.0, degenerate=("constant",))]
+    main = [row(1, 2.0)]
+    assert figure(main, "level1.amsr", paper) == 2
+    assert figure(main, "level1.amsr.paper", paper) == pytest.approx(13 / 3)
+    assert figure(main, "level1.amsr.paper.point", paper) == pytest.approx(14.2 / 3)
+    assert figure(main, "level1.amsr.paper.clean", paper) == 2
+    assert figure(main, "level1.amsr.paper") is None
+
+
+def test_every_view_has_its_mean_over_levels() -> None:
+    main = [row(n, 1.0 + n).model_copy(update={"level": n}) for n in (1, 2, 3)]
+    paper = [row(n, 3.0 * n).model_copy(update={"level": n}) for n in (1, 2, 3)]
+    for suffix, mean in (("", 3), (".point", 3), (".own", 3), (".clean", 3), (".paper", 6)):
+        assert figure(main, f"overall.amsr{suffix}", paper) == pytest.approx(mean)
+    assert figure(main, "overall.amsr.paper.point", paper) == pytest.approx(6)
+
+
+def test_device_seconds_are_a_figure_only_where_all_are_known() -> None:
+    known = [row(1, device_seconds=20.0), row(2, device_seconds=40.0)]
+    assert figure(known, "level1.gpu_seconds_per_problem") == 30
+    assert figure([*known, row(3)], "level1.gpu_seconds_per_problem") is None
+
+
+def test_the_curve_rises_to_the_score_at_the_end() -> None:
+    rows = [row(1, 3.0, found_at=60, curve=((10, 2.0),), evaluated=80), row(2)]
+    [band] = curves(rows)["level 1"].values()
+    found = dict(zip(band.at, band.value, strict=True))
+    assert (found[5], found[10], found[40], found[80]) == (0, 1, 1, 1.5)
 
 
 def test_a_win_cannot_be_written_down_without_a_confirmation() -> None:
@@ -168,7 +237,7 @@ def test_every_figure_lies_in_its_interval_and_the_rules_agree(
 @settings(max_examples=30)
 def test_pairs_stay_together_in_the_bootstrap(theirs: list[float], factor: float) -> None:
     ours = [factor * t for t in theirs]
-    value, low, high = interval(lambda c: float(c[0].sum() / c[1].sum()), ours, theirs)
+    value, low, high = interval(lambda c: c[0].sum(-1) / c[1].sum(-1), ours, theirs)
     assert low == pytest.approx(factor)
     assert value == pytest.approx(factor)
     assert high == pytest.approx(factor)
