@@ -11,7 +11,8 @@ The device's lock is a file's, so that other ksmith processes on this machine ke
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import gettempdir
@@ -27,12 +28,19 @@ _POLL_SECONDS = 0.003
 class Device:
     """The locks of one device; share one object among the threads of a process."""
 
-    def __init__(self, name: str, *, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        folder: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Name the device.
 
         Args:
             name: distinguishes devices of this machine, such as ``cuda:0`` or ``cpu``.
             folder: where the lock file lies; by default the machine's temporary folder.
+            clock: by which turns are counted, in seconds.
         """
         path = (folder or Path(gettempdir())) / f"ksmith-{name.replace(':', '-')}.lock"
         # Any user of the machine may measure on it, so any user may lock it.
@@ -42,17 +50,29 @@ class Device:
         # A thread that times may run a call in between, to look into what it timed.
         self._between_threads = threading.RLock()
         self._host = _SharedLock()
+        self._turns = _Turns()
+        self._clock = clock
+
+    def turns(self) -> tuple[float, float]:
+        """For how many seconds the calling thread has held the device, and waited for a turn."""
+        return self._turns.held_seconds, self._turns.waited_seconds
 
     @contextmanager
     def building(self) -> Iterator[None]:
         """Use the host (start, import, compile); excluded only while launches are timed."""
-        with self._host.shared():
+        with ExitStack() as held:
+            with self._waiting():
+                held.enter_context(self._host.shared())
             yield
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Use the device for one call."""
-        with self._between_threads, self._between_processes:
+        with ExitStack() as held:
+            with self._waiting():
+                held.enter_context(self._between_threads)
+                held.enter_context(self._between_processes)
+            held.enter_context(self._holding())
             yield
 
     @contextmanager
@@ -60,9 +80,38 @@ class Device:
         """Use the device, and the host where ``clock`` feels it, until the last block."""
         with ExitStack() as held:
             if clock is not Clock.GRAPH_REPLAY:
-                held.enter_context(self._host.alone())
+                with self._waiting():
+                    held.enter_context(self._host.alone())
             held.enter_context(self.running())
             yield
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._turns.waited_seconds += self._clock() - began
+
+    @contextmanager
+    def _holding(self) -> Iterator[None]:
+        """Count from the outermost turn of this thread on."""
+        began, outermost = self._clock(), not self._turns.depth
+        self._turns.depth += 1
+        try:
+            yield
+        finally:
+            self._turns.depth -= 1
+            if outermost:
+                self._turns.held_seconds += self._clock() - began
+
+
+class _Turns(threading.local):
+    """What one thread has had of the device."""
+
+    held_seconds = 0.0
+    waited_seconds = 0.0
+    depth = 0
 
 
 class _SharedLock:

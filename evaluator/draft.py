@@ -28,6 +28,7 @@ from evaluator.evaluation import (
     WorkloadTiming,
 )
 from evaluator.problem import Problem
+from evaluator.spending import StageClock
 from evaluator.timing.measure import Measurement
 
 _LOG_CHARACTERS = 8000
@@ -41,6 +42,7 @@ class Draft:
 
     candidate: Candidate
     started: float = field(default_factory=time.monotonic)
+    clock: StageClock = field(default_factory=StageClock)
     correctness: Sequence[WorkloadCorrectness] = ()
     derived_workloads: int = 0
     precision: Sequence[OutputPrecision] = ()
@@ -84,6 +86,8 @@ class Draft:
             message=message,
             finished_at=datetime.now(UTC),
             seconds=time.monotonic() - self.started,
+            stage_seconds=self.clock.seconds,
+            device_seconds=self.clock.device_seconds,
             environment=environment,
             regime=problem.regime,
             correctness=tuple(self.correctness),

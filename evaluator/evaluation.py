@@ -82,6 +82,25 @@ class Clock(StrEnum):
     """CUDA events around launches on the stream."""
 
 
+class Stage(StrEnum):
+    """What an evaluation spends its time on; the rest is between the stages."""
+
+    POLICY = "policy"
+    """Reading the source."""
+    START = "start"
+    """Of the candidate's worker."""
+    BUILD = "build"
+    CORRECTNESS = "correctness"
+    CENSUS = "census"
+    TIMING = "timing"
+    SELF_COMPARISON = "self_comparison"
+    """The reference timed against itself; it serves the evaluations that follow too."""
+    BASELINE = "baseline"
+    """Starting the reference, finding out about it, and preparing what is timed against."""
+    WAITING = "waiting"
+    """For others that use the device or time on this host."""
+
+
 class Attestor(StrEnum):
     """Whose word a field is."""
 
@@ -355,6 +374,10 @@ class Evaluation(Record):
     finished_at: datetime
     seconds: NonNegativeFloat
     """Wall time that the evaluation took."""
+    stage_seconds: dict[Stage, NonNegativeFloat] = Field(default_factory=dict)
+    """What each stage took of it; together at most ``seconds``."""
+    device_seconds: NonNegativeFloat = 0.0
+    """For how long it held the device that candidates are timed on."""
     environment: Environment
     regime: Regime
     correctness: tuple[WorkloadCorrectness, ...] = ()

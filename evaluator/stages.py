@@ -25,11 +25,12 @@ from evaluator.correctness.reference import Reference
 from evaluator.device import Device
 from evaluator.draft import Draft
 from evaluator.errors import WorkerLost
-from evaluator.evaluation import Flag, Severity, Status
+from evaluator.evaluation import Flag, Severity, Stage, Status
 from evaluator.problem import LoadedProblem
 from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
 from evaluator.source_policy import as_flags, check_source
 from evaluator.source_policy.rules import UNPARSED
+from evaluator.spending import staged
 from evaluator.standing import Standing
 from evaluator.timing.pairs import draw_seed
 from evaluator.workers import Workers
@@ -60,6 +61,7 @@ class Stages:
         self._tell = tell
         self._census = CensusTaker(policy)
 
+    @staged(Stage.POLICY)
     def read(self, draft: Draft) -> None:
         """Hold the source against the policy.
 
@@ -87,6 +89,7 @@ class Stages:
             raise ended
         draft.refused_once_compiled = ended
 
+    @staged(Stage.BUILD)
     def build(self, draft: Draft, client: Client) -> None:
         """Import and compile the candidate in its worker.
 
@@ -102,6 +105,7 @@ class Stages:
         if draft.refused_once_compiled is not None:
             raise draft.refused_once_compiled
 
+    @staged(Stage.CORRECTNESS)
     def check(
         self,
         draft: Draft,
@@ -157,6 +161,7 @@ class Stages:
                 draft.precision = list(findings.precision.values())
             draft.flags += findings.flags
 
+    @staged(Stage.CENSUS)
     def count(self, draft: Draft, client: Client, reference: Reference, *, profile: bool) -> None:
         """Find out what the candidate's call runs, beside the reference's.
 
@@ -183,6 +188,7 @@ class Stages:
             message = f"{broken.evidence} [{broken.rule}]"
             raise Ended(Status.POLICY_VIOLATION, message, correctness=draft.correctness)
 
+    @staged(Stage.BUILD)
     def compile_launches(self, draft: Draft, client: Client) -> None:
         """Compile the launches that the interpreter saw, for a GPU that is not here.
 

@@ -16,9 +16,10 @@ from evaluator.correctness.probe import Intake
 from evaluator.correctness.reference import Reference
 from evaluator.device import Device
 from evaluator.errors import EvaluatorError, ReferenceFailed, WorkerLost
-from evaluator.evaluation import Flag, Severity
+from evaluator.evaluation import Flag, Severity, Stage
 from evaluator.problem import LoadedProblem
 from evaluator.session import RequestFailed
+from evaluator.spending import staged
 from evaluator.timing.pairs import Baselines, draw_seed
 from evaluator.workers import Workers
 from evaluator.workload import DerivedWorkload, Workload
@@ -84,6 +85,7 @@ class Standing:
         assert self._baselines is not None
         return self._baselines
 
+    @staged(Stage.BASELINE)
     def warm(self) -> None:
         """Start the reference, or start it again after its worker was lost.
 

@@ -29,10 +29,11 @@ from evaluator.deep import check_deeply, with_deep_checks
 from evaluator.device import Device
 from evaluator.draft import Draft, success_message
 from evaluator.errors import EvaluatorError, ReferenceFailed
-from evaluator.evaluation import Clock, Environment, Evaluation, Flag, Severity, Status
+from evaluator.evaluation import Clock, Environment, Evaluation, Flag, Severity, Stage, Status
 from evaluator.problem import LoadedProblem
 from evaluator.sandbox import Sandbox
 from evaluator.session import RequestFailed
+from evaluator.spending import StageClock, staged
 from evaluator.stages import Stages
 from evaluator.standing import Standing
 from evaluator.timing.pairs import Baselines, PairResult, draw_seed
@@ -163,7 +164,7 @@ class LocalEvaluator:
         Raises:
             EvaluatorError: the machine, the sandbox or the reference fails.
         """
-        draft = Draft(candidate)
+        draft = Draft(candidate, clock=StageClock(self._device))
         return self._judge(draft, lambda: self._screen(draft, incumbent_us))
 
     def screen_many(
@@ -198,7 +199,7 @@ class LocalEvaluator:
         Raises:
             EvaluatorError: the machine, the sandbox or the reference fails.
         """
-        draft = Draft(candidate)
+        draft = Draft(candidate, clock=StageClock(self._device))
         if self.backend.lacks:
             return self._judge(draft, lambda: self._screen(draft, None))
         return self._judge(draft, lambda: self._confirm(draft), confirmed=True)
@@ -236,8 +237,9 @@ class LocalEvaluator:
     ) -> Evaluation:
         """Run the stages after the source policy and make the record of how they ended."""
         try:
-            self._stages.read(draft)
-            status = self._blaming(stages)
+            with draft.clock.open():
+                self._stages.read(draft)
+                status = self._blaming(stages)
             message = success_message(status, draft, lacks=self.backend.lacks)
         except Ended as ended:
             status, message = ended.status, ended.message
@@ -334,7 +336,8 @@ class LocalEvaluator:
         flags: list[Flag] = []
         while len(pairs) < (total := self._pairs_wanted(pairs)):
             self._tell(f"confirming in process pair {len(pairs) + 1} of {total}")
-            client = self._workers.reference()
+            with staged(Stage.BASELINE):
+                client = self._workers.reference()
             with client.session:
                 reference = Reference(self.loaded, client, self.policy)
                 wanted = not pairs and self._compiled is not CompiledBaseline.NEVER

@@ -15,12 +15,14 @@ from dataclasses import replace
 from evaluator.backends import Backend
 from evaluator.client import Client
 from evaluator.errors import EvaluatorError
+from evaluator.evaluation import Stage
 from evaluator.memory_checkers import Checker
 from evaluator.sandbox import Sandbox
 from evaluator.sandbox.bubblewrap import BubblewrapSandbox
 from evaluator.sandbox.program import USER_SLOTS
 from evaluator.sandbox.zygote import ZygoteSandbox
 from evaluator.session import PRELOAD, Role, Session, WorkerOptions
+from evaluator.spending import staged
 from policies.model import EvaluatorPolicy
 
 _GPU_HOST_THREADS = 8
@@ -75,6 +77,7 @@ class Workers:
         """Start a worker for the compiled baseline."""
         return self._start(Role.BASELINE)
 
+    @staged(Stage.START)
     def candidate(self) -> Client:
         """Start a worker for one candidate."""
         return self._start(Role.CANDIDATE, interpret=self._backend.interpreted)

@@ -18,9 +18,10 @@ from evaluator.correctness.contract import Fault
 from evaluator.correctness.intake import load_reference
 from evaluator.correctness.reference import Reference, reference_call
 from evaluator.errors import ReferenceFailed, WorkerLost
-from evaluator.evaluation import Baseline, Clock, Flag, Severity, WorkloadCorrectness
+from evaluator.evaluation import Baseline, Clock, Flag, Severity, Stage, WorkloadCorrectness
 from evaluator.problem import LoadedProblem
 from evaluator.session import RequestFailed
+from evaluator.spending import staged
 from evaluator.tensors import CallResult
 from evaluator.timing.clocks import Monitor
 from evaluator.timing.contestant import Contestant, calibrate
@@ -106,6 +107,7 @@ class Baselines:
         if self._compiled is not None:
             self._compiled.session.close()
 
+    @staged(Stage.BASELINE)
     def _prepare_eager(self, workload: Workload, clock: Clock) -> Contestant:
         try:
             return self._prepare(self.reference.client, workload, clock, compiled=False)
@@ -114,6 +116,7 @@ class Baselines:
                 f"the reference cannot be timed on workload {workload.name!r}: {error}"
             ) from error
 
+    @staged(Stage.BASELINE)
     def _prepare_compiled(self, workload: Workload, clock: Clock) -> Contestant | None:
         """The compiled baseline, or None and a flag; one failure ends it for all workloads."""
         if self._start_compiled is None:

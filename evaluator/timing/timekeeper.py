@@ -20,9 +20,10 @@ from evaluator.correctness.reference import reference_call
 from evaluator.device import Device
 from evaluator.draft import Draft, disturbance_flags
 from evaluator.errors import ReferenceFailed, WorkerLost
-from evaluator.evaluation import AaCheck, Baseline, Clock, Flag, Severity, Status
+from evaluator.evaluation import AaCheck, Baseline, Clock, Flag, Severity, Stage, Status
 from evaluator.problem import LoadedProblem
 from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
+from evaluator.spending import staged
 from evaluator.timing.clocks import open_monitor
 from evaluator.timing.fitness import compare_with_itself, unfit_message
 from evaluator.timing.gpu_limits import GPU_LIMITS
@@ -141,6 +142,7 @@ class Timekeeper:
         if not draft.aa_check.passed:
             raise self._unfit(draft, unfit_message(draft.aa_check))
 
+    @staged(Stage.TIMING)
     def time(
         self,
         draft: Draft,
@@ -229,6 +231,7 @@ class Timekeeper:
         if all(m.clock is other for m in pair.measurements):
             draft.other_clock, _ = summarise(workloads, [pair], self._policy.verdict, self.roofline)
 
+    @staged(Stage.SELF_COMPARISON)
     def _race_reference(self, draft: Draft, baselines: Baselines, workload: Workload) -> None:
         settings = self._policy.timing.self_comparison
         assert settings is not None
@@ -258,6 +261,7 @@ class Timekeeper:
             raise self._unfit(draft, message)
         self._checked = (time.monotonic(), found.check)
 
+    @staged(Stage.BASELINE)
     def _learn_traffic(self, workloads: Sequence[Workload]) -> None:
         """Find out once per workload which bytes must move.
 

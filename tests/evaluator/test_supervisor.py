@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from evaluator.candidate import BackendName
-from evaluator.evaluation import Baseline, Evaluation, Status, Verdict
+from evaluator.evaluation import Baseline, Evaluation, Stage, Status, Verdict
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 from policies.model import EvaluatorPolicy
 from tests import samples
@@ -91,6 +91,19 @@ def test_an_honest_candidate_is_correct_and_timed(evaluator: LocalEvaluator) -> 
     assert [k.name for k in visible.kernels] == ["fused"]
     assert not held_out.kernels
     assert found.triviality is not None or found.speedups[0].verdict is not Verdict.FASTER
+
+
+def test_an_evaluation_says_where_its_time_went(evaluator: LocalEvaluator) -> None:
+    judged = evaluator.screen(make_candidate())
+    spent = judged.stage_seconds
+    passed = {Stage.POLICY, Stage.START, Stage.BUILD, Stage.CORRECTNESS, Stage.CENSUS, Stage.TIMING}
+    assert passed <= set(spent)
+    assert 0.5 * judged.seconds < sum(spent.values()) <= judged.seconds
+    assert spent[Stage.TIMING] < judged.device_seconds < judged.seconds
+
+    refused = evaluator.screen(make_candidate("import os"))
+    assert set(refused.stage_seconds) == {Stage.POLICY}
+    assert refused.device_seconds == 0
 
 
 @pytest.mark.parametrize(
