@@ -8,10 +8,10 @@ and a bounded pool of failures for repair. The words are those of pyribs: ``add`
 IMPROVED or NOT_ADDED, and BESIDE or CONTESTED where intervals overlap.
 
 Noise: an elite gives way only to a challenger that beats it beyond noise. A challenger that
-stands above its cell's best by less than that is contested: it waits behind, and may be
-measured a second time. The second measurement replaces the first, which made it stand out and
-so is biased upwards. Where the two are still not apart, both stay while there is room, else
-the older, or the simpler.
+stands above its cell's best by less than that is contested, and waits behind it. Whoever may
+prove better than the leader may be measured a second time (``contested``). The second
+measurement replaces the first, which made it stand out and so is biased upwards. Where two
+are still not apart, both stay while there is room, else the older, or the simpler.
 
 The archive holds ids and numbers, no sources; it is rebuilt from the run's log.
 """
@@ -21,18 +21,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_right, insort
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from evolver.descriptors import Score
+from evolver.descriptors import Failure, Score
 from evolver.strategy import Place, Strategy
 
 ELITES_PER_CELL = 3
 TOP_SIZE = 12
-FAILURES_KEPT = 50
+FAILURES_KEPT = 24
 CELLS_KEPT = 1024
-CHALLENGERS_KEPT = 12
 
 # Octaves of complexity and half octaves of the score; what lies outside falls into the
 # outermost bins.
@@ -52,7 +51,7 @@ class AddStatus(StrEnum):
     BESIDE = "beside"
     """It is kept, and stands below its cell's best."""
     CONTESTED = "contested"
-    """It stands above its cell's best, but not beyond noise: a second measurement would tell."""
+    """It is kept, and stands above its cell's best, but not beyond noise."""
     NOT_ADDED = "not_added"
     """Its cell is full, and it beats none of the elites beyond noise."""
 
@@ -86,11 +85,6 @@ class Cell:
     size_bin: int
     score_bin: int
 
-    @property
-    def order(self) -> tuple[bool, str, int, int]:
-        """Sorts the grid."""
-        return (self.measured, str(self.strategy), self.size_bin, self.score_bin)
-
 
 def cell_of(place: Place, score: Score) -> Cell:
     """Return the cell of a candidate: a function of its own numbers alone."""
@@ -108,9 +102,7 @@ class Archive:
     def __init__(self) -> None:
         self._cells: dict[Cell, list[Elite]] = {}
         self._top: list[Elite] = []
-        self._challengers: dict[str, Elite] = {}
-        """Contested, oldest first; some are in their cell too, some wait outside a full one."""
-        self._failures: deque[str] = deque(maxlen=FAILURES_KEPT)
+        self._failures: deque[Failure] = deque(maxlen=FAILURES_KEPT)
         self._by_id: dict[str, Elite] = {}
 
     def add(self, candidate_id: str, place: Place, score: Score) -> AddStatus:
@@ -128,11 +120,9 @@ class Archive:
             return AddStatus.NOT_ADDED
         status = self._insert_in_cell(elite)
         self._insert_in_top(elite)
-        if status is AddStatus.CONTESTED:
-            self._contest(elite)
         self._by_id[elite.candidate_id] = elite
         self._drop_unless_held(elite)
-        return status
+        return status if elite.candidate_id in self._by_id else AddStatus.NOT_ADDED
 
     def remeasure(self, candidate_id: str, score: Score | None) -> None:
         """Replace what is known of an elite by a second measurement; None removes it.
@@ -149,12 +139,12 @@ class Archive:
         if score is not None:
             self.admit(replace(known, score=score, remeasured=True))
 
-    def add_failure(self, candidate_id: str) -> None:
+    def add_failure(self, failure: Failure) -> None:
         """Remember a candidate that failed; the oldest failure gives way."""
-        self._failures.append(candidate_id)
+        self._failures.append(failure)
 
     def find(self, candidate_id: str) -> Elite | None:
-        """Return the elite with this id, where it is in the top list, the grid, or contested."""
+        """Return the elite with this id, where it is in the top list or the grid."""
         return self._by_id.get(candidate_id)
 
     @property
@@ -169,31 +159,22 @@ class Archive:
 
     @property
     def cells(self) -> Sequence[Sequence[Elite]]:
-        """The elites of every occupied cell, in the grid's order, best first in each."""
-        return [tuple(self._cells[cell]) for cell in sorted(self._cells, key=lambda c: c.order)]
+        """The elites of every occupied cell, oldest cell first, best first in each."""
+        return [tuple(elites) for elites in self._cells.values()]
 
     @property
-    def failures(self) -> Sequence[str]:
+    def failures(self) -> Sequence[Failure]:
         """The latest failures, latest last."""
         return tuple(self._failures)
 
     def contested(self) -> Sequence[Elite]:
-        """Return whom a second measurement could move, the most promising first.
+        """Return whom a second measurement could move to the lead, the most promising first.
 
-        First those whose interval reaches the leader's, then those that stand above their
-        cell's best within noise.
+        The leader itself, then those whose interval reaches the leader's.
         """
-        near = [
-            e
-            for e in self._top[1:]
-            if e.may_be_measured_again and not self._top[0].score.beats(e.score)
-        ]
-        others = [
-            e
-            for e in self._challengers.values()
-            if e.may_be_measured_again and e not in near and e != self.leader
-        ]
-        return [*sorted(near, key=_by_reach), *sorted(others, key=_by_reach)]
+        near = [e for e in self._top if not self._top[0].score.beats(e.score)]
+        near[1:] = sorted(near[1:], key=lambda e: -e.score.high)
+        return [e for e in near if e.may_be_measured_again]
 
     def _insert_in_top(self, elite: Elite) -> None:
         insort(self._top, elite, key=best_first)
@@ -208,19 +189,13 @@ class Archive:
         if len(elites) == ELITES_PER_CELL:
             loser = _who_gives_way(elite, elites)
             if loser is None:
-                return status if status is AddStatus.CONTESTED else AddStatus.NOT_ADDED
+                return AddStatus.NOT_ADDED
             elites.remove(loser)
             self._drop_unless_held(loser)
         elites.insert(_rank(elite, elites), elite)
         if len(self._cells) > CELLS_KEPT:
             self._close_a_cell()
         return status
-
-    def _contest(self, elite: Elite) -> None:
-        self._challengers[elite.candidate_id] = elite
-        if len(self._challengers) > CHALLENGERS_KEPT:
-            oldest = self._challengers.pop(next(iter(self._challengers)))
-            self._drop_unless_held(oldest)
 
     def _close_a_cell(self) -> None:
         """Give up the lowest cell of the strategy that has the most, so that every one lasts."""
@@ -233,7 +208,6 @@ class Archive:
             self._drop_unless_held(elite)
 
     def _remove(self, elite: Elite) -> None:
-        self._challengers.pop(elite.candidate_id, None)
         if elite in self._top:
             self._top.remove(elite)
         cell = cell_of(elite.place, elite.score)
@@ -244,24 +218,15 @@ class Archive:
             self._cells.pop(cell, None)
 
     def _drop_unless_held(self, elite: Elite) -> None:
-        if not any(elite in place for place in self._places(elite)):
-            self._by_id.pop(elite.candidate_id, None)
-
-    def _places(self, elite: Elite) -> Iterator[Sequence[Elite]]:
-        yield self._top
-        yield self._cells.get(cell_of(elite.place, elite.score), [])
-        yield tuple(self._challengers.values())
+        if elite in self._top or elite in self._cells.get(cell_of(elite.place, elite.score), []):
+            return
+        self._by_id.pop(elite.candidate_id, None)
 
 
 def best_first(elite: Elite) -> tuple[bool, float]:
     """Sorts elites: the measured before the rest, the best first."""
     measured, value = elite.score.rank
     return (not measured, -value)
-
-
-def _by_reach(elite: Elite) -> float:
-    """Sorts challengers: whoever may prove the fastest comes first."""
-    return -elite.score.high
 
 
 def _status(challenger: Elite, elites: Sequence[Elite]) -> AddStatus:

@@ -97,6 +97,45 @@ def score_of(evaluation: Evaluation) -> Score | None:
     )
 
 
+@dataclass(frozen=True)
+class Failure:
+    """What is known of a candidate that failed."""
+
+    candidate_id: str
+    cause: str = ""
+    """Alike for failures of one kind: the status and the message, numbers left out."""
+    score: float = 0.0
+    """How near it came to success; below every score of a correct candidate's that counts."""
+
+
+# Kernel-Smith: failures score low. The order is how much of the way was right.
+FAILURE_SCORES = {
+    Status.CHEATING_SUSPECTED: 1 / 512,
+    Status.POLICY_VIOLATION: 1 / 256,
+    Status.COMPILE_ERROR: 1 / 128,
+    Status.RUNTIME_ERROR: 1 / 64,
+    Status.TIMEOUT: 1 / 64,
+    Status.OUT_OF_MEMORY: 1 / 64,
+    Status.INCORRECT: 1 / 32,
+}
+
+
+def failure_of(evaluation: Evaluation) -> Failure:
+    """Return how a candidate failed; of the incorrect, who passed more workloads is nearer."""
+    status = evaluation.status
+    passed = sum(workload.passed for workload in evaluation.correctness)
+    share = passed / len(evaluation.correctness) if evaluation.correctness else 0.0
+    return Failure(
+        candidate_id=evaluation.candidate_id,
+        cause=f"{status.value}: {_NUMBERS.sub('#', evaluation.message)[:CAUSE_LENGTH]}",
+        score=FAILURE_SCORES.get(status, 0.0) * (1.0 + share),
+    )
+
+
+CAUSE_LENGTH = 120
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
 def complexity_of(candidate: Candidate) -> Complexity:
     """Return the complexity of the candidate's kernels."""
     return complexity_in(ast.parse(candidate.source), language_of(candidate.backend))

@@ -5,8 +5,11 @@ not take over the whole search. Every ``migrate_every`` adds each island gives i
 the next of the ring; an island that has nothing yet is given the first that works. Migrants
 are ids, so all that the store knows of them comes along.
 
-Second measurements are rationed over all islands: at most one in ``REMEASURE_EVERY``
-candidates, the leaders' own counted.
+Second measurements are rationed over all islands. In simulations of 40 evaluations, where
+one in ten measurements was lucky by some standard deviations, swapping on luck picked the
+true best in 22 % of runs; measuring every new leader again in 45 %, since it leaves 5 fewer
+candidates to choose from and to build on; one in twenty, and three at the end, in 52 %. With
+plain noise they lie within 5 % of each other (``tests/evolver/test_islands.py``).
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evolver.archive import TOP_SIZE, AddStatus, Archive, Elite, best_first
-from evolver.descriptors import Score
+from evolver.descriptors import Failure, Score
 from evolver.strategy import Place
 
-REMEASURE_EVERY = 5
-"""Correct candidates per second measurement of a contested one."""
+REMEASURE_EVERY = 20
+"""Correct candidates per second measurement."""
+FINAL_REMEASUREMENTS = 3
+"""Second measurements at the end of a search, when nothing else competes for the time."""
 
 
 class Islands:
@@ -62,9 +67,9 @@ class Islands:
         self._settle_empty_islands(island)
         return status
 
-    def add_failure(self, island: int, candidate_id: str) -> None:
+    def add_failure(self, island: int, failure: Failure) -> None:
         """Remember on an island that a candidate failed."""
-        self._archives[island].add_failure(candidate_id)
+        self._archives[island].add_failure(failure)
 
     def remeasure(self, candidate_id: str, score: Score | None) -> None:
         """Replace what is known of a candidate, wherever it is; None removes it."""
@@ -89,18 +94,23 @@ class Islands:
         by_id = {e.candidate_id: e for archive in self._archives for e in archive.top}
         return sorted(by_id.values(), key=best_first)[:TOP_SIZE]
 
-    def contested(self) -> Elite | None:
-        """Return whom to measure a second time next, or None.
+    def contested(self, *, final: bool = False) -> Elite | None:
+        """Return whom to measure a second time next, or None; nobody is measured a third time.
 
-        None as well when the ration is used up: with every fifth evaluation at most, the
-        search is never mostly about what it has already.
+        First the leader, then whoever may prove better. None as well when the ration is used
+        up, which is larger where the search is at its end (``final``).
         """
-        if (len(self._remeasured) + 1) * REMEASURE_EVERY > self._adds:
+        ration = self._adds // REMEASURE_EVERY + final * FINAL_REMEASUREMENTS
+        leader = self.leader
+        if leader is None or len(self._remeasured) >= ration:
             return None
-        for elite in (e for archive in self._archives for e in archive.contested()):
-            if elite.candidate_id not in self._remeasured:
-                return elite
-        return None
+        found = {e.candidate_id: e for archive in self._archives for e in archive.contested()}
+        reaching = [
+            e
+            for e in found.values()
+            if e.candidate_id not in self._remeasured and not leader.score.beats(e.score)
+        ]
+        return min(reaching, key=lambda e: (e != leader, -e.score.high), default=None)
 
     def _migrate(self) -> None:
         leaders = [archive.leader for archive in self._archives]

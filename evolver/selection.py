@@ -1,14 +1,15 @@
-"""Who is shown to a proposer: pure functions of the archive and a random generator."""
+"""Who is shown to a proposer: pure functions of one island and a random generator."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
-from evolver.archive import Archive, Elite
+from evolver.archive import Archive, Elite, best_first
+from evolver.strategy import Strategy
 
 GREEDY_SHARE = 0.7
-"""How often the parent comes from the top list; else from a cell taken uniformly."""
+"""How often the parent comes from the top list; else from a strategy taken uniformly."""
 BEST_EXEMPLARS = 3
 DIVERSE_EXEMPLARS = 2
 FAILURES_SHOWN = 3
@@ -17,26 +18,47 @@ FAILURES_SHOWN = 3
 def choose_parent(archive: Archive, rng: random.Random) -> Elite | None:
     """Return an elite to improve on; None before anything is correct.
 
-    Of the top list, weights fall as 1, 1/2, 1/3 with the rank; cells are
-    taken uniformly, so that a lone simple kernel is as likely as a crowd of good ones.
+    In the top list, and within a strategy, weights fall as 1, 1/2, 1/3 with the rank.
+    Strategies are taken uniformly, so that one that is slow so far is improved on as often as
+    the one that is crowded.
     """
     top = archive.top
     if not top:
         return None
-    if rng.random() < GREEDY_SHARE:
-        return rng.choices(top, weights=[1 / (rank + 1) for rank in range(len(top))])[0]
-    return rng.choice(rng.choice(archive.cells))
+    strategies = list(by_strategy(archive).values())
+    if rng.random() < GREEDY_SHARE or not strategies:
+        return _by_rank(top, rng)
+    return _by_rank(rng.choice(strategies), rng)
 
 
 def choose_exemplars(archive: Archive, rng: random.Random, parent: Elite | None) -> Sequence[Elite]:
-    """Return good attempts, then the best of other cells; the parent is not among them."""
+    """Return good attempts, then the best of other strategies; the parent is not among them."""
     apart = {parent.candidate_id} if parent else set()
     best = [e for e in archive.top if e.candidate_id not in apart][:BEST_EXEMPLARS]
-    apart |= {e.candidate_id for e in best}
-    others = [cell[0] for cell in archive.cells if cell[0].candidate_id not in apart]
+    shown = {e.place.strategy for e in [*best, *([parent] if parent else [])]}
+    others = [elites[0] for kind, elites in by_strategy(archive).items() if kind not in shown]
     return [*best, *rng.sample(others, min(DIVERSE_EXEMPLARS, len(others)))]
 
 
 def choose_failures(archive: Archive) -> Sequence[str]:
-    """Return the ids of the latest failures."""
-    return archive.failures[-FAILURES_SHOWN:]
+    """Return the ids of failures that are worth a repair, the most promising last.
+
+    Of failures with the same cause the latest stands for all: that it still occurs is news,
+    how often is not. Of causes those come first that are nearest to success.
+    """
+    by_cause = {failure.cause: (index, failure) for index, failure in enumerate(archive.failures)}
+    ranked = sorted(by_cause.values(), key=lambda pair: (pair[1].score, pair[0]))
+    return [failure.candidate_id for _, failure in ranked[-FAILURES_SHOWN:]]
+
+
+def by_strategy(archive: Archive) -> dict[Strategy, list[Elite]]:
+    """Return the elites of the grid by strategy, best first in each."""
+    grouped: dict[Strategy, list[Elite]] = {}
+    for cell in archive.cells:
+        for elite in cell:
+            grouped.setdefault(elite.place.strategy, []).append(elite)
+    return {kind: sorted(elites, key=best_first) for kind, elites in grouped.items()}
+
+
+def _by_rank(elites: Sequence[Elite], rng: random.Random) -> Elite:
+    return rng.choices(elites, weights=[1 / (rank + 1) for rank in range(len(elites))])[0]

@@ -15,7 +15,7 @@ from evaluator.candidate import Candidate
 from evaluator.evaluation import Status, Verdict
 from evolver.archive import Archive, Elite
 from evolver.bandit import Bandit
-from evolver.descriptors import Score, score_of
+from evolver.descriptors import Score, failure_of, score_of
 from evolver.store import EntryKind, LogEntry
 from evolver.strategy import place_of
 from evolver.summary import is_upheld
@@ -111,7 +111,7 @@ class SearchState:
             return
         self._seen.add(candidate.id)
         if score is None:
-            self.archive.add_failure(candidate.id)
+            self.archive.add_failure(failure_of(entry.evaluation))
             return
         self._scores[candidate.id] = score
         if not self.confirmed:
@@ -124,7 +124,7 @@ class SearchState:
         score = score_of(entry.evaluation)
         self.archive.remeasure(entry.candidate_id, score)
         if score is None:
-            self.archive.add_failure(entry.candidate_id)
+            self.archive.add_failure(failure_of(entry.evaluation))
         else:
             self._scores[entry.candidate_id] = score
 
