@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -100,7 +100,8 @@ class Archive:
     """The elites of one island, the best of them in order, and the latest failures."""
 
     def __init__(self) -> None:
-        self._cells: dict[Cell, list[Elite]] = {}
+        self._grid: dict[Strategy, dict[Cell, list[Elite]]] = {}
+        """Cells by strategy, in the order in which they were opened."""
         self._top: list[Elite] = []
         self._failures: deque[Failure] = deque(maxlen=FAILURES_KEPT)
         self._by_id: dict[str, Elite] = {}
@@ -159,8 +160,16 @@ class Archive:
 
     @property
     def cells(self) -> Sequence[Sequence[Elite]]:
-        """The elites of every occupied cell, oldest cell first, best first in each."""
-        return [tuple(elites) for elites in self._cells.values()]
+        """The elites of every occupied cell, by strategy, best first in each."""
+        return [tuple(elites) for cells in self._grid.values() for elites in cells.values()]
+
+    @property
+    def by_strategy(self) -> Mapping[Strategy, Sequence[Elite]]:
+        """The elites of the grid by strategy, best first in each."""
+        return {
+            strategy: sorted((e for elites in cells.values() for e in elites), key=best_first)
+            for strategy, cells in self._grid.items()
+        }
 
     @property
     def failures(self) -> Sequence[Failure]:
@@ -184,7 +193,7 @@ class Archive:
 
     def _insert_in_cell(self, elite: Elite) -> AddStatus:
         cell = cell_of(elite.place, elite.score)
-        elites = self._cells.setdefault(cell, [])
+        elites = self._grid.setdefault(cell.strategy, {}).setdefault(cell, [])
         status = _status(elite, elites)
         if len(elites) == ELITES_PER_CELL:
             loser = _who_gives_way(elite, elites)
@@ -193,34 +202,36 @@ class Archive:
             elites.remove(loser)
             self._drop_unless_held(loser)
         elites.insert(_rank(elite, elites), elite)
-        if len(self._cells) > CELLS_KEPT:
+        if status is AddStatus.NEW and sum(map(len, self._grid.values())) > CELLS_KEPT:
             self._close_a_cell()
         return status
 
     def _close_a_cell(self) -> None:
         """Give up the lowest cell of the strategy that has the most, so that every one lasts."""
-        crowded, _ = Counter(cell.strategy for cell in self._cells).most_common(1)[0]
-        lowest = min(
-            (cell for cell in self._cells if cell.strategy == crowded),
-            key=lambda cell: (cell.measured, cell.score_bin, -cell.size_bin),
-        )
-        for elite in self._cells.pop(lowest):
+        crowded = max(self._grid.values(), key=len)
+        lowest = min(crowded, key=lambda cell: (cell.measured, cell.score_bin, -cell.size_bin))
+        for elite in crowded.pop(lowest):
             self._drop_unless_held(elite)
 
     def _remove(self, elite: Elite) -> None:
         if elite in self._top:
             self._top.remove(elite)
-        cell = cell_of(elite.place, elite.score)
-        elites = self._cells.get(cell, [])
-        if elite in elites:
-            elites.remove(elite)
+        elites = self._cell_with(elite)
+        if elite not in elites:
+            return
+        elites.remove(elite)
         if not elites:
-            self._cells.pop(cell, None)
+            del self._grid[elite.place.strategy][cell_of(elite.place, elite.score)]
+        if not self._grid[elite.place.strategy]:
+            del self._grid[elite.place.strategy]
 
     def _drop_unless_held(self, elite: Elite) -> None:
-        if elite in self._top or elite in self._cells.get(cell_of(elite.place, elite.score), []):
-            return
-        self._by_id.pop(elite.candidate_id, None)
+        if elite not in self._top and elite not in self._cell_with(elite):
+            self._by_id.pop(elite.candidate_id, None)
+
+    def _cell_with(self, elite: Elite) -> list[Elite]:
+        cells = self._grid.get(elite.place.strategy, {})
+        return cells.get(cell_of(elite.place, elite.score), [])
 
 
 def best_first(elite: Elite) -> tuple[bool, float]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from evolver.archive import Archive, Elite, best_first
-from evolver.strategy import Strategy
+from evolver.archive import Archive, Elite
 
 GREEDY_SHARE = 0.7
 """How often the parent comes from the top list; else from a strategy taken uniformly."""
@@ -25,7 +24,7 @@ def choose_parent(archive: Archive, rng: random.Random) -> Elite | None:
     top = archive.top
     if not top:
         return None
-    strategies = list(by_strategy(archive).values())
+    strategies = list(archive.by_strategy.values())
     if rng.random() < GREEDY_SHARE or not strategies:
         return _by_rank(top, rng)
     return _by_rank(rng.choice(strategies), rng)
@@ -36,7 +35,7 @@ def choose_exemplars(archive: Archive, rng: random.Random, parent: Elite | None)
     apart = {parent.candidate_id} if parent else set()
     best = [e for e in archive.top if e.candidate_id not in apart][:BEST_EXEMPLARS]
     shown = {e.place.strategy for e in [*best, *([parent] if parent else [])]}
-    others = [elites[0] for kind, elites in by_strategy(archive).items() if kind not in shown]
+    others = [elites[0] for kind, elites in archive.by_strategy.items() if kind not in shown]
     return [*best, *rng.sample(others, min(DIVERSE_EXEMPLARS, len(others)))]
 
 
@@ -49,15 +48,6 @@ def choose_failures(archive: Archive) -> Sequence[str]:
     by_cause = {failure.cause: (index, failure) for index, failure in enumerate(archive.failures)}
     ranked = sorted(by_cause.values(), key=lambda pair: (pair[1].score, pair[0]))
     return [failure.candidate_id for _, failure in ranked[-FAILURES_SHOWN:]]
-
-
-def by_strategy(archive: Archive) -> dict[Strategy, list[Elite]]:
-    """Return the elites of the grid by strategy, best first in each."""
-    grouped: dict[Strategy, list[Elite]] = {}
-    for cell in archive.cells:
-        for elite in cell:
-            grouped.setdefault(elite.place.strategy, []).append(elite)
-    return {kind: sorted(elites, key=best_first) for kind, elites in grouped.items()}
 
 
 def _by_rank(elites: Sequence[Elite], rng: random.Random) -> Elite:

@@ -100,7 +100,7 @@ def test_when_the_grid_is_full_no_strategy_is_lost() -> None:
     archive = Archive()
     rare = replace(SIZE, strategy=Strategy(tensor_cores=True))
     archive.add("rare", rare, make_score(0.2))
-    for number in range(2 * CELLS_KEPT):
+    for number in range(CELLS_KEPT):
         kind = Strategy(vectorised=True, reduction=list(Reduction)[number % 4])
         place = Place(Complexity(2 ** (4 + number // 4 % 11), 0, 0, 0), kind)
         score = 2.0 ** (-4 + number // 44 % 24 / 2)
