@@ -12,10 +12,11 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.bands import draw_bands
+from benchmarks.deadline import Deadline, expected_seconds
 from benchmarks.first_path import machine_name
 from benchmarks.kernelbench.baseline import measure_baselines
 from benchmarks.kernelbench.figures import curves, details, kernelbench_figures
@@ -39,7 +40,6 @@ from integrations.kernelbench.errors import NotCarried, TooLarge
 from policies.model import EvaluatorPolicy
 
 CURVE_FILE = "curve.svg"
-_LATELY = 5
 _TROUBLE_LIMIT = 3
 """Problems in a row that fail by the machine's fault, after which the session ends."""
 
@@ -77,13 +77,8 @@ class _Session:
     observer: Observer
     say: Callable[[str], None]
     commit: str | None
+    deadline: Deadline
     environment: Environment | None = None
-    begun: float = field(default_factory=time.monotonic)
-
-    def has_time_for(self, seconds: float) -> bool:
-        """Whether what takes so long would end in the session."""
-        minutes = self.plan.minutes
-        return minutes is None or time.monotonic() - self.begun + seconds <= 60 * minutes
 
 
 def run_kernelbench(
@@ -120,6 +115,7 @@ def run_kernelbench(
         observer=observer,
         say=say,
         commit=commit_of(root),
+        deadline=Deadline(plan.minutes),
     )
     for table in plan.tables:
         missing = [f for f in chosen if f.id not in session.rows[table].rows]
@@ -163,7 +159,8 @@ def _measure_all(session: _Session, table: Table, missing: Sequence[KernelBenchF
     """Add a row for each file; whether the session's time sufficed."""
     trouble = 0
     for number, file in enumerate(missing, start=1):
-        if not session.has_time_for(_expected_seconds(session.rows[table], file.level)):
+        alike = [r.seconds for r in session.rows[table].rows.values() if r.level == file.level]
+        if not session.deadline.allows(expected_seconds(alike)):
             session.say("the time is over; run again with the same --work to go on")
             return False
         session.say(f"{file.id} ({table.value}, {number} of {len(missing)})")
@@ -177,12 +174,6 @@ def _measure_all(session: _Session, table: Table, missing: Sequence[KernelBenchF
                 "Mend the machine (`ksmith doctor`), then run the same command again"
             )
     return True
-
-
-def _expected_seconds(rows: RowFile, level: int) -> float:
-    """What the next problem of ``level`` takes: as long as the longest of late, if any is known."""
-    seconds = [r.seconds for r in rows.rows.values() if r.level == level]
-    return max(seconds[-_LATELY:], default=0.0)
 
 
 def _measure(session: _Session, table: Table, file: KernelBenchFile) -> Row:

@@ -137,6 +137,7 @@ def row_of_run(run: Run, row: Row, *, library_share: float) -> Row:
     """
     entries = list(run.log())
     evaluations = [e for e in entries if e.evaluation is not None]
+    judged = [e.evaluation for e in evaluations if e.evaluation is not None]
     best = run.best()
     numbers = {a.candidate.id: a for a in run.attempts()}
     shown = best.evaluation if best is not None else _best_correct(evaluations)
@@ -168,9 +169,8 @@ def row_of_run(run: Run, row: Row, *, library_share: float) -> Row:
             "curve": _curve(entries),
             "evaluated": len(statuses),
             "statuses": {s: statuses.count(s) for s in sorted(set(statuses))},
-            "evaluation_seconds": sum(
-                e.evaluation.seconds for e in evaluations if e.evaluation is not None
-            ),
+            "evaluation_seconds": sum(e.seconds for e in judged),
+            "device_seconds": sum(e.device_seconds for e in judged),
         }
     )
 

@@ -144,7 +144,8 @@ class Worker:
         from .yardsticks import yardsticks_us
 
         values = generate(request["arguments"], seed=request["seed"], device=request["device"])
-        return Frame({"us": yardsticks_us(self._target.bind(self._module, values))})
+        call = self._target.bind(self._module, values)
+        return Frame({"us": yardsticks_us(call, request["device"])})
 
     def _census(self, request: dict[str, Any]) -> Frame:
         found = take_census(

@@ -1,35 +1,69 @@
-"""How others time a kernel: ``triton.testing`` as its users call it, and one event pair.
+"""How others time a kernel: ``triton.testing`` as its users call it, event pairs, a host clock.
 
-For the benchmark that sets our own clock beside them; no verdict rests on these.
+For benchmarks that set our own clock beside them; no verdict rests on these.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 _WARM_UP_CALLS = 3
+_TRIALS = 100
+_FLUSHED_ELEMENTS = 32 << 20
+"""Of int64, as KernelBench writes between trials to empty the L2 cache."""
 
 
-def yardsticks_us(call: Callable[[], Any]) -> dict[str, float]:
-    """Time ``call`` in microseconds under ``do_bench``, ``do_bench_cudagraph`` and ``one_shot``."""
-    from triton.testing import do_bench, do_bench_cudagraph
+def yardsticks_us(call: Callable[[], Any], device: str) -> dict[str, float]:
+    """Time ``call`` in microseconds, by the name of the clock.
 
+    On a GPU ``do_bench``, ``do_bench_cudagraph``, ``one_shot`` (one event pair) and
+    ``cuda_event_100`` (KernelBench's mean of 100 trials); elsewhere ``wall_100``.
+    """
     for _ in range(_WARM_UP_CALLS):
         call()
+    if not device.startswith("cuda"):
+        return {"wall_100": _mean_of_wall_us(call)}
+    from triton.testing import do_bench, do_bench_cudagraph
+
+    torch.cuda.synchronize()
+    one_shot_us = _event_us(call)
+    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+        captured = do_bench_cudagraph(call)
+    return {
+        "one_shot": one_shot_us,
+        "do_bench": do_bench(call) * 1e3,
+        "do_bench_cudagraph": captured * 1e3,
+        "cuda_event_100": _mean_of_events_us(call, device),
+    }
+
+
+def _mean_of_wall_us(call: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    for _ in range(_TRIALS):
+        call()
+    return (time.perf_counter() - began) / _TRIALS * 1e6
+
+
+def _mean_of_events_us(call: Callable[[], Any], device: str) -> float:
+    """KernelBench's ``cuda_event`` (src/kernelbench/timing.py): cold L2, the first discarded."""
+    flushed = torch.empty(_FLUSHED_ELEMENTS, dtype=torch.int64, device=device)
+    times_us = []
+    for _ in range(_TRIALS + 1):
+        torch.cuda.synchronize()
+        flushed.fill_(42)
+        times_us.append(_event_us(call))
+    return sum(times_us[1:]) / _TRIALS
+
+
+def _event_us(call: Callable[[], Any]) -> float:
     start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()
     start.record()
     call()
     end.record()
     torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
-        captured = do_bench_cudagraph(call)
-    return {
-        "one_shot": start.elapsed_time(end) * 1e3,
-        "do_bench": do_bench(call) * 1e3,
-        "do_bench_cudagraph": captured * 1e3,
-    }
+    return float(start.elapsed_time(end)) * 1e3
