@@ -11,6 +11,7 @@ from evaluator.candidate import BackendName, Candidate
 from evaluator.evaluation import Evaluation
 from evaluator.problem import LoadedProblem
 from evolver.costs import Meter
+from evolver.library.entry import Known
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class ProposalContext:
     """Good and diverse attempts of the same island."""
     failures: Sequence[Attempt] = ()
     """Recent failures, for repair."""
+    known: Sequence[Known] = ()
+    """What worked on other problems, the most telling first (``evolver/library``)."""
     meter: Meter = field(default_factory=Meter)
     """Where tokens and money are charged as they are spent, by a proposer that fails later too."""
 
