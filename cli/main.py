@@ -18,6 +18,7 @@ from cli import (
     doctor,
     evaluate,
     extract,
+    hot,
     integrate,
     optimize,
     report,
@@ -34,7 +35,7 @@ app = typer.Typer(
     add_completion=False,
 )
 GROUPS = (
-    doctor, demo, extract, optimize, serve_model, evaluate, integrate, verify, report, bench
+    doctor, demo, hot, extract, optimize, serve_model, evaluate, integrate, verify, report, bench
 )  # fmt: skip
 for group in GROUPS:
     group.register(app)

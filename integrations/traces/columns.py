@@ -1,0 +1,261 @@
+"""The events of a trace that matter, as columns: numbers in arrays, texts interned.
+
+Kernels, what launched them, operators, Python frames, annotations and forward-backward links
+are kept, under the names of every schema since 2020; memory events, flows between host and
+device and process names are not. A row costs about 50 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from integrations.traces.stream import Event, Progress, TraceStream
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Kind(IntEnum):
+    """What an event is, whatever its schema calls it."""
+
+    KERNEL = 0
+    COPY = 1
+    """Device memory copied or set."""
+    LAUNCH = 2
+    """A call of the CUDA or HIP runtime or driver."""
+    OPERATOR = 3
+    FRAME = 4
+    """A Python function, or an nn.Module."""
+    ANNOTATION = 5
+
+
+_KINDS = {
+    "kernel": Kind.KERNEL,
+    "Kernel": Kind.KERNEL,
+    "gpu_memcpy": Kind.COPY,
+    "gpu_memset": Kind.COPY,
+    "Memcpy": Kind.COPY,
+    "Memset": Kind.COPY,
+    "cuda_runtime": Kind.LAUNCH,
+    "cuda_driver": Kind.LAUNCH,
+    "Runtime": Kind.LAUNCH,
+    "runtime": Kind.LAUNCH,
+    "hip_runtime": Kind.LAUNCH,
+    "hip_driver": Kind.LAUNCH,
+    "xpu_runtime": Kind.LAUNCH,
+    "cpu_op": Kind.OPERATOR,
+    "Operator": Kind.OPERATOR,
+    "python_function": Kind.FRAME,
+    "user_annotation": Kind.ANNOTATION,
+}
+_ADDRESS = re.compile(r" (?:object )?at 0x[0-9a-fA-F]+")
+_RANK_IN_NAME = re.compile(r"(?:\bTP|rank)[-_]?(\d+)", re.IGNORECASE)
+_RAW_NAMES = 1 << 18
+NONE = -1
+
+
+class Interned:
+    """Values, each with one small number."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._ids: dict[Any, int] = {}
+
+    def __call__(self, value: Any) -> int:
+        """Return the number of ``value``, a new one where it is new."""
+        found = self._ids.get(value)
+        if found is None:
+            found = self._ids[value] = len(self.values)
+            self.values.append(value)
+        return found
+
+
+@dataclass
+class Trace:
+    """One file in columns, a row an event; times in microseconds."""
+
+    path: Path
+    kind: NDArray[np.int8]
+    name: NDArray[np.int32]
+    track: NDArray[np.int32]
+    start_us: Floats
+    duration_us: Floats
+    link: Ints
+    """Correlation of kernels, copies and launches; sequence number of operators; Python id."""
+    other: Ints
+    """Graph node of kernels; kernel's name, interned, of launches; forward thread of operators;
+    Python id of a frame's caller. -1 where the file has none."""
+    shape: NDArray[np.int32]
+    """Of operators: their dims and types, interned as JSON; -1 where none were recorded."""
+    names: list[str]
+    tracks: list[tuple[Any, Any]]
+    """(pid, tid) as the file spells them."""
+    shapes: list[tuple[bytes, bytes]]
+    links: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    """Forward to backward: id to the (track, time) of both ends, the forward one first."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    damaged_events: int = 0
+    total_events: int = 0
+    end: str | None = None
+
+    def rows(self, *kinds: Kind) -> Ints:
+        """The rows of these kinds, in the order of the file."""
+        return np.flatnonzero(np.isin(self.kind, kinds))
+
+    @property
+    def rank(self) -> str:
+        """The rank as the file says, or its name; empty where nothing says."""
+        info = self.metadata.get("distributedInfo")
+        if isinstance(info, dict) and isinstance(info.get("rank"), int):
+            return str(info["rank"])
+        found = _RANK_IN_NAME.search(self.path.name)
+        return found.group(1) if found else ""
+
+    @property
+    def devices(self) -> list[str]:
+        """Names of the devices."""
+        listed = self.metadata.get("deviceProperties")
+        items = listed if isinstance(listed, list) else []
+        return [str(d["name"]) for d in items if isinstance(d, dict) and "name" in d]
+
+
+def read_trace(path: Path, progress: Progress = lambda _: None) -> Trace:
+    """Read ``path``.
+
+    Raises:
+        TraceError: it is no chrome trace.
+        OSError: the file cannot be read.
+    """
+    stream = TraceStream(path, progress)
+    builder = _Builder()
+    for batch in stream.batches():
+        builder.add(batch)
+    trace = builder.built(path)
+    trace.metadata = stream.metadata
+    trace.damaged_events += stream.damaged_events
+    trace.end = stream.end
+    return trace
+
+
+class _Builder:
+    """Appends events to columns."""
+
+    def __init__(self) -> None:
+        self.kind, self.name, self.track = array("b"), array("i"), array("i")
+        self.start, self.duration = array("d"), array("d")
+        self.link, self.other, self.shape = array("q"), array("q"), array("i")
+        self.names, self.tracks, self.shapes = Interned(), Interned(), Interned()
+        self.raw_names: dict[str, int] = {}
+        self.links: dict[int, list[tuple[int, float]]] = {}
+        self.damaged = self.total = 0
+
+    def add(self, batch: list[Event]) -> None:
+        """Take what matters of ``batch``."""
+        self.total += len(batch)
+        kinds = _KINDS.get
+        for event in batch:
+            if event.ph == "X":
+                try:
+                    kind = kinds(event.cat)
+                except TypeError:
+                    kind = None
+                if kind is not None:
+                    self._add_one(kind, event)
+            elif event.ph is None:
+                self.damaged += 1
+            elif event.cat == "fwdbwd":
+                self._add_link(event)
+
+    def _add_one(self, kind: Kind, event: Event) -> None:
+        start, duration = event.ts, event.dur
+        if start is None or start - start != 0.0:  # absent, NaN or infinite
+            self.damaged += 1
+            return
+        if duration is None or not duration >= 0.0 or duration - duration != 0.0:
+            duration = 0.0
+        link = other = shape = NONE
+        args = event.args
+        if args is not None:
+            if kind <= Kind.LAUNCH:
+                link = _integer(args.correlation)
+                if kind is Kind.LAUNCH:
+                    if type(args.kernel) is str:
+                        other = self._name(args.kernel)
+                else:
+                    other = _integer(args.node)
+            elif kind is Kind.OPERATOR:
+                link, other = _integer(args.sequence), _integer(args.forward_thread)
+                if args.dims:
+                    shape = self.shapes((bytes(args.dims), bytes(args.types)))
+            elif kind is Kind.FRAME:
+                link, other = _integer(args.python), _integer(args.python_parent)
+        self.kind.append(kind)
+        self.name.append(self._name(event.name))
+        self.track.append(self._track(event))
+        self.start.append(start)
+        self.duration.append(duration)
+        self.link.append(link)
+        self.other.append(other)
+        self.shape.append(shape)
+
+    def _track(self, event: Event) -> int:
+        try:
+            return self.tracks((event.pid, event.tid))
+        except TypeError:  # neither numbers nor texts
+            return self.tracks((str(event.pid), str(event.tid)))
+
+    def _name(self, raw: Any) -> int:
+        if type(raw) is not str:
+            raw = str(raw)
+        found = self.raw_names.get(raw)
+        if found is None:
+            if len(self.raw_names) >= _RAW_NAMES:  # addresses make every name its own
+                self.raw_names.clear()
+            found = self.raw_names[raw] = self.names(_ADDRESS.sub("", raw))
+        return found
+
+    def _add_link(self, event: Event) -> None:
+        end = self._track(event), event.ts or 0.0
+        ends = self.links.setdefault(_integer(event.id), [])
+        if event.ph == "s":
+            ends.insert(0, end)
+        else:
+            ends.append(end)
+
+    def built(self, path: Path) -> Trace:
+        """The columns as numpy arrays over the same memory."""
+        return Trace(
+            path=path,
+            kind=np.frombuffer(self.kind, np.int8),
+            name=np.frombuffer(self.name, np.int32),
+            track=np.frombuffer(self.track, np.int32),
+            start_us=np.frombuffer(self.start, np.float64),
+            duration_us=np.frombuffer(self.duration, np.float64),
+            link=np.frombuffer(self.link, np.int64),
+            other=np.frombuffer(self.other, np.int64),
+            shape=np.frombuffer(self.shape, np.int32),
+            names=self.names.values,
+            tracks=self.tracks.values,
+            shapes=self.shapes.values,
+            links=self.links,
+            damaged_events=self.damaged,
+            total_events=self.total,
+        )
+
+
+def _integer(value: Any) -> int:
+    """Return a number of the file, -1 where it is none or does not fit."""
+    if type(value) is not int:
+        try:
+            value = int(value)
+        except (TypeError, ValueError, OverflowError):
+            return NONE
+    return value if -(1 << 63) <= value < 1 << 63 else NONE
