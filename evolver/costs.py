@@ -31,10 +31,38 @@ class Cost:
             money_usd=self.money_usd + other.money_usd,
         )
 
+    def share(self, parts: int) -> Cost:
+        """Return one of ``parts`` equal parts; tokens are rounded."""
+        return Cost(
+            seconds=self.seconds / parts,
+            device_seconds=self.device_seconds / parts,
+            prompt_tokens=round(self.prompt_tokens / parts),
+            completion_tokens=round(self.completion_tokens / parts),
+            money_usd=self.money_usd / parts,
+        )
+
     @property
     def tokens(self) -> int:
         """Sent and received together."""
         return self.prompt_tokens + self.completion_tokens
+
+    def __str__(self) -> str:
+        """What was spent in one line; what nothing was spent of is left out."""
+        parts = [f"{duration(self.seconds)} of work"]
+        if self.device_seconds:
+            parts.append(f"{duration(self.device_seconds)} on the device")
+        if self.tokens:
+            parts.append(f"{self.tokens:,} tokens")
+        if self.money_usd:
+            parts.append(f"{self.money_usd:.2f} USD")
+        return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Return a wall time in the unit that suits it."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 class Meter:

@@ -13,6 +13,7 @@ from evaluator.census.findings import describe
 from evaluator.evaluation import Baseline, Clock, Evaluation, Flag, Speedup, Status, Verdict
 from evaluator.evaluation import Environment as Machine
 from evaluator.workload import TensorSpec, Workload
+from evolver.costs import duration
 from evolver.report import code, figures
 from evolver.report.content import Content
 from evolver.summary import Outcome
@@ -186,13 +187,6 @@ def interval(speedup: Speedup) -> str:
 def micros(value: float) -> str:
     """Return a time given in µs, in µs or ms, with four digits."""
     return f"{value:.4g} µs" if value < 10_000 else f"{value / 1000:.4g} ms"
-
-
-def duration(seconds: float) -> str:
-    """Return a wall time in the unit that suits it."""
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def sentence(text: str) -> str:
