@@ -1,4 +1,4 @@
-"""The choice between proposers: UCB on gain per second, a pure function of the log.
+"""The choice between proposers: UCB on gain per cost, a pure function of the log.
 
 The gain of an attempt is the logarithm of how far its score lies above its parent's, and
 nothing where their intervals overlap. A proposer that has nothing to offer, or fails, a
@@ -22,13 +22,13 @@ class Arm:
 
     pulls: int = 0
     gain: float = 0.0
-    seconds: float = 0.0
+    cost: float = 0.0
     empty_in_a_row: int = 0
 
     @property
     def rate(self) -> float:
-        """Gain per second."""
-        return self.gain / self.seconds if self.seconds > 0 else 0.0
+        """Gain per cost."""
+        return self.gain / self.cost if self.cost > 0 else 0.0
 
     @property
     def rests(self) -> bool:
@@ -42,13 +42,19 @@ class Bandit:
     def __init__(self) -> None:
         self._arms: dict[str, Arm] = {}
 
-    def record(self, proposer: str, *, gain: float, seconds: float, empty: bool) -> None:
+    def record(self, proposer: str, *, cost: float, gain: float = 0.0, empty: bool = False) -> None:
         """Account for one proposal; ``empty`` when there was no candidate."""
         arm = self._arms.setdefault(proposer, Arm())
         arm.pulls += 1
         arm.gain += gain
-        arm.seconds += seconds
+        arm.cost += cost
         arm.empty_in_a_row = arm.empty_in_a_row + 1 if empty else 0
+
+    def credit(self, proposer: str, *, cost: float, gain: float) -> None:
+        """Account for the evaluation of a proposal that was recorded."""
+        arm = self._arms.setdefault(proposer, Arm())
+        arm.cost += cost
+        arm.gain += gain
 
     def choose(self, proposers: Sequence[str]) -> str | None:
         """Return the proposer to ask next; None when all of them rest. Ties go to the first."""

@@ -40,6 +40,7 @@ from evaluator.problem import (
     sha256_text,
 )
 from evaluator.records import Record, complaint
+from evolver.costs import Cost
 from evolver.errors import (
     RunDamaged,
     RunExists,
@@ -82,14 +83,14 @@ class RunConfig(Record):
 class StoredAttempt:
     """One evaluated candidate: the attempt's number among the evaluated, from 1.
 
-    ``seconds`` is what proposing and evaluating cost together.
+    ``cost`` is that of proposing and evaluating together.
     """
 
     number: int
     candidate: Candidate
     evaluation: Evaluation
     proposer: str
-    seconds: float
+    cost: Cost
     island: int
     at: datetime
 
@@ -225,15 +226,23 @@ class Run:
 
     def attempts(self) -> Sequence[StoredAttempt]:
         """Return all evaluated candidates with their first evaluation, in order."""
-        evaluated = self.store.entries(EntryKind.EVALUATED)
-        return [self._stored(number, entry) for number, entry in enumerate(evaluated, start=1)]
+        proposing: dict[int, Cost] = {}
+        attempts: list[StoredAttempt] = []
+        for entry in self.store.entries(EntryKind.PROPOSED, EntryKind.EVALUATED):
+            if entry.kind is EntryKind.PROPOSED:
+                proposing[entry.ticket] = entry.cost
+            else:
+                cost = proposing.get(entry.ticket, Cost()) + entry.cost
+                attempts.append(self._stored(len(attempts) + 1, entry, cost))
+        return attempts
 
     def best(self) -> StoredAttempt | None:
         """Return the confirmed winner with its confirmation, or None where nothing was upheld."""
         winner = winning_entry(self.store.entries(EntryKind.CONFIRMED))
         if winner is None or winner.candidate_id is None:
             return None
-        return self._stored(self.store.attempt_number(winner.candidate_id), winner)
+        number = self.store.attempt_number(winner.candidate_id)
+        return self._stored(number, winner, winner.cost)
 
     def summary(self) -> Summary:
         """Return the outcome so far, computed from the log."""
@@ -271,7 +280,7 @@ class Run:
     ) -> None:
         self.close()
 
-    def _stored(self, number: int, entry: LogEntry) -> StoredAttempt:
+    def _stored(self, number: int, entry: LogEntry, cost: Cost) -> StoredAttempt:
         if entry.candidate_id is None or entry.evaluation is None:
             raise RunDamaged(
                 f"entry {entry.sequence} of {self.path / DATABASE_FILE} lacks its candidate or "
@@ -282,7 +291,7 @@ class Run:
             candidate=self.store.candidate(entry.candidate_id),
             evaluation=entry.evaluation,
             proposer=entry.proposer,
-            seconds=entry.seconds,
+            cost=cost,
             island=entry.island,
             at=entry.at,
         )

@@ -25,6 +25,7 @@ from evaluator.problem import Problem
 from evaluator.service import Evaluator
 from evolver.archive import Elite
 from evolver.budget import Budget
+from evolver.costs import Cost, Meter
 from evolver.errors import MachineTrouble, SearchError
 from evolver.progress import Observer, Phase, Progress, ignore
 from evolver.proposers.base import Attempt, ProposalContext, Proposer
@@ -90,6 +91,7 @@ class Search:
             RunUnwritable: the run directory cannot be written any more.
         """
         try:
+            self._pay_debts()
             reason = self._seed() or self._evolve()
             self._settle_leader()
             self._confirm()
@@ -103,6 +105,11 @@ class Search:
                 self._run.publish()
             raise
         return self._run.publish()
+
+    def _pay_debts(self) -> None:
+        """Evaluate what was proposed before the last session ended."""
+        for entry in list(self._state.owed.values()):
+            self._evaluate(entry)
 
     def _seed(self) -> str | None:
         """Take in all that the seeders offer. Return why to stop, where the budget ends it."""
@@ -120,10 +127,18 @@ class Search:
             reason = self._spent()
             if reason is not None:
                 return reason
-            candidate, failure = self._propose(seeder, parent=None)
+            meter = Meter()
+            candidate, failure = self._propose(seeder, parent=None, meter=meter)
             if failure is not None:
                 failures += 1
-                self._append(EntryKind.BROKEN, seeder.name, began=began, detail=failure)
+                self._append(
+                    EntryKind.BROKEN,
+                    seeder.name,
+                    ticket=self._ticket,
+                    spent=meter.spent,
+                    began=began,
+                    detail=failure,
+                )
                 began = self._clock()
             elif candidate is None:
                 break
@@ -133,7 +148,7 @@ class Search:
                 repeats += 1
             else:
                 repeats = 0
-                self._judge(seeder.name, candidate, parent=None, began=began)
+                self._judge(seeder.name, candidate, None, spent=meter.spent, began=began)
                 began = self._clock()
         why = "; ".join(dict.fromkeys(getattr(seeder, "failures", ())))
         self._append(EntryKind.SEEDED, seeder.name, began=began, detail=why)
@@ -156,24 +171,33 @@ class Search:
     def _step(self, proposer: Proposer) -> None:
         began = self._clock()
         parent = choose_parent(self._state.archive, self._rng("parent"))
-        candidate, failure = self._propose(proposer, parent)
+        meter = Meter()
+        candidate, failure = self._propose(proposer, parent, meter)
         if candidate is not None and not self._state.knows(candidate.id):
-            self._judge(proposer.name, candidate, parent, began=began)
+            self._judge(proposer.name, candidate, parent, spent=meter.spent, began=began)
             return
         kind, detail = EntryKind.NOTHING, ""
         if failure is not None:
             kind, detail = EntryKind.BROKEN, failure
         elif candidate is not None:
             kind, detail = EntryKind.DUPLICATE, candidate.id
-        self._append(kind, proposer.name, parent=parent, began=began, detail=detail)
+        self._append(
+            kind,
+            proposer.name,
+            ticket=self._ticket,
+            parent_id=parent.candidate_id if parent else None,
+            spent=meter.spent,
+            began=began,
+            detail=detail,
+        )
 
     def _propose(
-        self, proposer: Proposer, parent: Elite | None
+        self, proposer: Proposer, parent: Elite | None, meter: Meter
     ) -> tuple[Candidate | None, str | None]:
         """Return a candidate or None, or the text of the proposer's failure."""
         self._report(Phase.PROPOSING, proposer.name)
         try:
-            return proposer.propose(self._context(parent)), None
+            return proposer.propose(self._context(parent, meter)), None
         except EvaluatorError:
             raise
         except Exception as error:
@@ -181,32 +205,59 @@ class Search:
             # it, and a proposer that fails on and on comes to rest.
             return None, f"{type(error).__name__}: {error}"
 
-    def _context(self, parent: Elite | None) -> ProposalContext:
+    def _context(self, parent: Elite | None, meter: Meter) -> ProposalContext:
         archive = self._state.archive
         exemplars = choose_exemplars(archive, self._rng("exemplars"), parent)
         return ProposalContext(
             loaded=self._run.loaded,
             backend=self._run.config.backend,
             rng=self._rng("proposal"),
-            attempt_number=self._state.sequence + 1,
+            attempt_number=self._ticket,
             parent=self._attempt(parent.candidate_id) if parent else None,
             exemplars=[self._attempt(e.candidate_id) for e in exemplars],
             failures=[self._attempt(i) for i in choose_failures(archive)],
+            meter=meter,
         )
 
     def _judge(
-        self, proposer: str, candidate: Candidate, parent: Elite | None, *, began: float
+        self,
+        proposer: str,
+        candidate: Candidate,
+        parent: Elite | None,
+        *,
+        spent: Cost,
+        began: float,
     ) -> None:
-        self._report(Phase.EVALUATING, proposer, candidate.description)
+        entry = self._append(
+            EntryKind.PROPOSED,
+            proposer,
+            ticket=self._ticket,
+            candidate=candidate,
+            parent_id=parent.candidate_id if parent else None,
+            spent=spent,
+            began=began,
+        )
+        self._evaluate(entry)
+
+    def _evaluate(self, proposed: LogEntry) -> None:
+        began = self._clock()
+        candidate = self._run.store.candidate(str(proposed.candidate_id))
+        self._report(Phase.EVALUATING, proposed.proposer, candidate.description)
         evaluation = self._evaluator.screen(candidate, incumbent_us=self._incumbent_us())
         self._append(
             EntryKind.EVALUATED,
-            proposer,
+            proposed.proposer,
+            ticket=proposed.ticket,
             candidate=candidate,
-            parent=parent,
+            parent_id=proposed.parent_id,
             evaluation=evaluation,
             began=began,
         )
+
+    @property
+    def _ticket(self) -> int:
+        """The next proposal's number."""
+        return self._state.tickets + 1
 
     def _settle_leader(self) -> None:
         """Measure again whoever leads by a single measurement, while there is time."""
@@ -235,22 +286,29 @@ class Search:
         kind: EntryKind,
         proposer: str = "",
         *,
+        ticket: int = 0,
         candidate: Candidate | None = None,
-        parent: Elite | None = None,
+        parent_id: str | None = None,
         evaluation: Evaluation | None = None,
+        spent: Cost = Cost(),  # noqa: B008 - frozen
         began: float | None = None,
         detail: str = "",
-    ) -> None:
+    ) -> LogEntry:
         """Commit one step, then take it into the state."""
         now = self._clock()
+        machine = Cost(
+            seconds=0.0 if began is None else now - began,
+            device_seconds=evaluation.device_seconds if evaluation else 0.0,
+        )
         entry = LogEntry(
             sequence=self._state.sequence + 1,
             kind=kind,
+            ticket=ticket,
             proposer=proposer,
             candidate_id=candidate.id if candidate else None,
-            parent_id=parent.candidate_id if parent else None,
+            parent_id=parent_id,
             evaluation=evaluation,
-            seconds=0.0 if began is None else now - began,
+            cost=machine + spent,
             elapsed_seconds=now - self._started,
             island=0,
             detail=detail,
@@ -261,6 +319,7 @@ class Search:
         if evaluation is not None:
             self._report(Phase.PROPOSING, proposer, evaluation.message, evaluation)
             self._watch_machine(evaluation)
+        return entry
 
     def _watch_machine(self, evaluation: Evaluation) -> None:
         if evaluation.status not in (Status.MACHINE_UNFIT, Status.HARNESS_ERROR):
@@ -284,7 +343,7 @@ class Search:
 
     def _rng(self, purpose: str) -> random.Random:
         """Return a generator of the next step's own: nothing of it has to be saved."""
-        seed = f"{self._run.config.seed}/{self._state.sequence + 1}/{purpose}"
+        seed = f"{self._run.config.seed}/{self._ticket}/{purpose}"
         return random.Random(seed)  # noqa: S311 - choices, not secrets
 
     def _attempt(self, candidate_id: str) -> Attempt:

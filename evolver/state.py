@@ -15,6 +15,7 @@ from evaluator.candidate import Candidate
 from evaluator.evaluation import Status, Verdict
 from evolver.archive import Archive, Elite
 from evolver.bandit import Bandit
+from evolver.costs import Cost
 from evolver.descriptors import Score, failure_of, score_of
 from evolver.store import EntryKind, LogEntry
 from evolver.strategy import place_of
@@ -33,6 +34,12 @@ class SearchState:
         self.archive = Archive()
         self.bandit = Bandit()
         self.sequence = 0
+        self.tickets = 0
+        """The last ticket."""
+        self.owed: dict[int, LogEntry] = {}
+        """Proposals that no evaluation has answered yet, by ticket, in order."""
+        self.cost = Cost()
+        """Of everything so far."""
         self.evaluated = 0
         self.elapsed_seconds = 0.0
         self.stopped = False
@@ -50,28 +57,36 @@ class SearchState:
         self._scores: dict[str, Score] = {}
 
     def knows(self, candidate_id: str) -> bool:
-        """Whether the candidate has been judged."""
-        return candidate_id in self._seen
+        """Whether the candidate has been judged, or is going to be."""
+        return candidate_id in self._seen or any(
+            entry.candidate_id == candidate_id for entry in self.owed.values()
+        )
 
     def apply(self, entry: LogEntry, candidate: Candidate | None) -> None:
         """Take in the next entry of the log, with its candidate where it has one."""
         self.sequence = entry.sequence
+        self.tickets = max(self.tickets, entry.ticket)
+        self.cost += entry.cost
         self.elapsed_seconds = entry.elapsed_seconds
         self.stopped = entry.kind is EntryKind.STOPPED
         match entry.kind:
+            case EntryKind.PROPOSED:
+                self.owed[entry.ticket] = entry
+                self.fruitless = 0
+                self.bandit.record(entry.proposer, cost=entry.cost.seconds)
             case EntryKind.EVALUATED if candidate is not None:
                 self._apply_attempt(entry, candidate)
             case EntryKind.DUPLICATE | EntryKind.NOTHING | EntryKind.BROKEN:
                 self.fruitless += 1
                 empty = entry.kind is not EntryKind.DUPLICATE
-                self.bandit.record(entry.proposer, gain=0.0, seconds=entry.seconds, empty=empty)
+                self.bandit.record(entry.proposer, cost=entry.cost.seconds, empty=empty)
             case EntryKind.SEEDED:
                 self.seeded.add(entry.proposer)
             case EntryKind.REMEASURED:
                 self._apply_measurement(entry)
             case EntryKind.CONFIRMED if _has_verdict(entry) and entry.candidate_id:
                 self.confirmed[entry.candidate_id] = is_upheld(entry)
-                self.confirmation_seconds = entry.seconds
+                self.confirmation_seconds = entry.cost.seconds
 
     def unsettled_leader(self) -> Elite | None:
         """Return the leader where it should be measured again: it leads by one measurement.
@@ -100,16 +115,16 @@ class SearchState:
 
     def _apply_attempt(self, entry: LogEntry, candidate: Candidate) -> None:
         self.evaluated += _has_verdict(entry)  # the machine's faults cost no steps
-        self.fruitless = 0
         if entry.evaluation is None:
             return
         self.counts[entry.evaluation.status] += 1
         score = score_of(entry.evaluation)
         gain = self._gain(score, entry.parent_id)
-        self.bandit.record(entry.proposer, gain=gain, seconds=entry.seconds, empty=False)
+        self.bandit.credit(entry.proposer, cost=entry.cost.seconds, gain=gain)
         if not _has_verdict(entry):
             return
         self._seen.add(candidate.id)
+        self.owed.pop(entry.ticket, None)
         if score is None:
             self.archive.add_failure(failure_of(entry.evaluation))
             return

@@ -31,9 +31,10 @@ from pydantic import ValidationError
 from evaluator.candidate import BackendName, Candidate
 from evaluator.evaluation import Evaluation
 from evaluator.records import complaint
+from evolver.costs import Cost
 from evolver.errors import RunDamaged, RunUnwritable
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _SCHEMA = """
 CREATE TABLE candidates (
@@ -47,11 +48,16 @@ CREATE TABLE candidates (
 CREATE TABLE log (
     sequence INTEGER PRIMARY KEY,
     kind TEXT NOT NULL,
+    ticket INTEGER NOT NULL,
     proposer TEXT NOT NULL,
     candidate_id TEXT REFERENCES candidates (id),
     parent_id TEXT,
     evaluation TEXT,
     seconds REAL NOT NULL,
+    device_seconds REAL NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    money_usd REAL NOT NULL,
     elapsed REAL NOT NULL,
     island INTEGER NOT NULL,
     detail TEXT NOT NULL,
@@ -64,8 +70,10 @@ CREATE INDEX log_by_candidate ON log (candidate_id, sequence);
 class EntryKind(StrEnum):
     """What a row of the log tells."""
 
+    PROPOSED = "proposed"
+    """A new candidate was proposed, and is to be judged: its evaluation is owed."""
     EVALUATED = "evaluated"
-    """A new candidate was proposed and judged: an attempt."""
+    """The candidate of this ticket was judged: an attempt."""
     DUPLICATE = "duplicate"
     """A proposal was seen before; ``detail`` holds its id. No evaluation was spent."""
     NOTHING = "nothing"
@@ -78,6 +86,8 @@ class EntryKind(StrEnum):
     """A new best was judged a second time, by a measurement that did not select it."""
     CONFIRMED = "confirmed"
     """A contender was judged in fresh processes; the verdict is the evaluation's."""
+    ADVISED = "advised"
+    """The search was sent in another direction, or was to end; ``detail`` says why."""
     STOPPED = "stopped"
     """The search came to its end, and all is confirmed; ``detail`` says why it stopped."""
 
@@ -86,17 +96,20 @@ class EntryKind(StrEnum):
 class LogEntry:
     """One row of the log, without its candidate's source.
 
-    ``seconds`` is what the step cost (proposing and evaluating); ``elapsed_seconds`` is the
-    run's wall time up to and with this step, over all its sessions.
+    ``ticket`` numbers the proposals, from 1; 0 where the entry belongs to none. ``cost`` is that
+    of this step alone (proposing is one step, evaluating another), so all costs of a log add up
+    to the run's; ``elapsed_seconds`` is the run's wall time up to and with this step, over all
+    its sessions.
     """
 
     sequence: int
     kind: EntryKind
+    ticket: int
     proposer: str
     candidate_id: str | None
     parent_id: str | None
     evaluation: Evaluation | None
-    seconds: float
+    cost: Cost
     elapsed_seconds: float
     island: int
     detail: str
@@ -175,7 +188,8 @@ class Store:
                     _candidate_row(candidate),
                 )
             self._connection.execute(
-                "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _entry_row(entry)
+                f"INSERT INTO log VALUES ({', '.join('?' * 16)})",  # noqa: S608 - constant text
+                _entry_row(entry),
             )
 
     def length(self) -> int:
@@ -183,13 +197,13 @@ class Store:
         (last,) = self._one("SELECT coalesce(max(sequence), 0) FROM log")
         return int(last)
 
-    def entries(self, kind: EntryKind | None = None) -> Iterator[LogEntry]:
-        """Yield the entries in order, of one kind where it is given."""
-        where, values = ("WHERE kind = ?", (kind.value,)) if kind else ("", ())
+    def entries(self, *kinds: EntryKind) -> Iterator[LogEntry]:
+        """Yield the entries in order, of some kinds where they are given."""
+        where = f"WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
         with self._translated(), self._legible():
             for row in self._connection.execute(
                 f"SELECT * FROM log {where} ORDER BY sequence",  # noqa: S608 - constant text
-                values,
+                [kind.value for kind in kinds],
             ):
                 yield _entry(row)
 
@@ -244,8 +258,9 @@ class Store:
         (found,) = self._one("PRAGMA user_version")
         if found != SCHEMA_VERSION:
             raise RunDamaged(
-                f"{self._path} has schema version {found}, this ksmith reads {SCHEMA_VERSION}; "
-                "resume it with the version of ksmith that wrote it, or start a new run"
+                f"{self._path} is of {_age(found)} version of ksmith (schema {found}; this one "
+                f"reads {SCHEMA_VERSION}); read or resume it with the version that wrote it, or "
+                "start a new run in another directory"
             )
 
     def _check_integrity(self) -> None:
@@ -294,6 +309,10 @@ class Store:
             ) from error
 
 
+def _age(schema_version: int) -> str:
+    return "an older" if schema_version < SCHEMA_VERSION else "a newer"
+
+
 def _cannot_write(error: sqlite3.DatabaseError) -> bool:
     """Whether the disk is full or fails; on a full one, WAL's shared memory fails first."""
     code = getattr(error, "sqlite_errorcode", 0)  # not every error of a damaged file has one
@@ -335,11 +354,16 @@ def _entry_row(entry: LogEntry) -> tuple[object, ...]:
     return (
         entry.sequence,
         entry.kind.value,
+        entry.ticket,
         entry.proposer,
         entry.candidate_id,
         entry.parent_id,
         entry.evaluation.model_dump_json() if entry.evaluation else None,
-        entry.seconds,
+        entry.cost.seconds,
+        entry.cost.device_seconds,
+        entry.cost.prompt_tokens,
+        entry.cost.completion_tokens,
+        entry.cost.money_usd,
         entry.elapsed_seconds,
         entry.island,
         entry.detail,
@@ -351,11 +375,12 @@ def _entry(row: Any) -> LogEntry:
     (
         number,
         kind,
+        ticket,
         proposer,
         candidate,
         parent,
         evaluation,
-        seconds,
+        *cost,
         elapsed,
         island,
         detail,
@@ -364,11 +389,12 @@ def _entry(row: Any) -> LogEntry:
     return LogEntry(
         sequence=number,
         kind=EntryKind(kind),
+        ticket=ticket,
         proposer=proposer,
         candidate_id=candidate,
         parent_id=parent,
         evaluation=Evaluation.model_validate_json(evaluation) if evaluation else None,
-        seconds=seconds,
+        cost=Cost(*cost),
         elapsed_seconds=elapsed,
         island=island,
         detail=detail,

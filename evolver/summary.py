@@ -22,6 +22,7 @@ from evaluator.candidate import BackendName
 from evaluator.evaluation import Baseline, Environment, Evaluation, Speedup, Status, Verdict
 from evaluator.problem import Problem
 from evaluator.records import Record
+from evolver.cost_report import CostReport, CostTally
 from evolver.store import EntryKind, LogEntry
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Summary(Record):
     proposers: tuple[ProposerSummary, ...]
     seconds: NonNegativeFloat
     """Wall time over all sessions."""
+    costs: CostReport = CostReport()
     environment: Environment | None = None
     versions: dict[str, str]
     reproduce: str
@@ -114,6 +116,7 @@ def summarise(
         counts=dict(tally.counts.most_common()),
         proposers=tuple(tally.proposers[name].summary(name) for name in sorted(tally.proposers)),
         seconds=tally.last.elapsed_seconds if tally.last else 0.0,
+        costs=tally.costs.report(),
         environment=tally.environment,
         versions=config.versions,
         reproduce=_reproduce(config, path),
@@ -157,11 +160,13 @@ class _Tally:
         self.counts: Counter[Status] = Counter()
         self.shortfalls: list[str] = []
         self.proposers: dict[str, _ProposerTally] = {}
+        self.costs = CostTally()
         self._best_bound = 1.0
 
     def add(self, entry: LogEntry) -> None:
         """Count the next entry."""
         self.last = entry
+        self.costs.add(entry)
         self.winner = winning_entry([entry]) or self.winner
         if entry.proposer:
             self.proposers.setdefault(entry.proposer, _ProposerTally()).add(entry)
@@ -204,7 +209,7 @@ class _ProposerTally:
     best_screened: float | None = None
 
     def add(self, entry: LogEntry) -> None:
-        self.seconds += entry.seconds
+        self.seconds += entry.cost.seconds
         self.duplicates += entry.kind is EntryKind.DUPLICATE
         if entry.kind is not EntryKind.EVALUATED or entry.evaluation is None:
             return

@@ -7,15 +7,15 @@ from evolver.bandit import REST_AFTER, Bandit
 
 def test_every_proposer_is_tried_first() -> None:
     bandit = Bandit()
-    bandit.record("a", gain=5.0, seconds=1.0, empty=False)
+    bandit.record("a", gain=5.0, cost=1.0)
     assert bandit.choose(["a", "b"]) == "b"
 
 
-def test_gain_per_second_counts_not_gain() -> None:
+def test_gain_per_cost_counts_not_gain() -> None:
     bandit = Bandit()
     for _ in range(50):
-        bandit.record("slow", gain=2.0, seconds=100.0, empty=False)
-        bandit.record("quick", gain=1.0, seconds=1.0, empty=False)
+        bandit.record("slow", gain=2.0, cost=100.0)
+        bandit.record("quick", gain=1.0, cost=1.0)
     assert bandit.choose(["slow", "quick"]) == "quick"
 
 
@@ -26,13 +26,13 @@ def test_a_proposer_without_gain_is_still_tried_now_and_then() -> None:
         name = bandit.choose(["good", "poor"])
         assert name is not None
         chosen.append(name)
-        bandit.record(name, gain=1.0 if name == "good" else 0.0, seconds=1.0, empty=False)
+        bandit.record(name, gain=1.0 if name == "good" else 0.0, cost=1.0)
     assert 2 <= chosen.count("poor") <= 60
 
 
 def test_a_proposer_that_is_empty_again_and_again_rests() -> None:
     bandit = Bandit()
     for _ in range(REST_AFTER):
-        bandit.record("a", gain=0.0, seconds=1.0, empty=True)
+        bandit.record("a", gain=0.0, cost=1.0, empty=True)
     assert bandit.choose(["a"]) is None
     assert bandit.choose(["a", "b"]) == "b"

@@ -97,7 +97,7 @@ def test_a_database_of_another_version_is_refused(tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 7")
     connection.close()
     for opened in (Run.open, Run.resume):
-        with pytest.raises(RunDamaged, match="schema version 7"):
+        with pytest.raises(RunDamaged, match=r"a newer version of ksmith \(schema 7"):
             opened(tmp_path / "run")
 
 
