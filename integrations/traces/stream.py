@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ class TraceStream:
         """Read what the decoder refuses as a whole; count what it refuses alone."""
         starts = [m.start() for m in _EVENT_START.finditer(text)]
         found = []
-        for begin, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        for begin, end in pairwise([*starts, len(text)]):
             event = _one(text[begin:end].strip().rstrip(b",]").rstrip())
             if event is None:
                 self.damaged_events += 1
