@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+from functools import lru_cache
 from typing import ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, model_validator
 from pydantic_core import core_schema
 
+from evaluator.normal_form import normal_form
 from evaluator.records import Record
 
 
@@ -71,7 +73,7 @@ class Candidate(Record):
     """
 
     id: str
-    """sha256 of the normalised source; two candidates with equal ids are the same program."""
+    """sha256 of the source's normal form; two candidates with equal ids are the same program."""
     source: str
     backend: BackendName
     proposer: str
@@ -128,11 +130,9 @@ def native_text(tree: ast.Module) -> str | None:
     return None
 
 
+@lru_cache(maxsize=64)  # it is computed, then checked
 def candidate_id(source: str, backend: BackendName) -> str:
-    """Return the identity of ``source``: sha256 over its AST without positions and docstrings.
-
-    Comments, blank lines and formatting do not count. C++ inside a string constant does,
-    apart from trailing blanks.
+    """Return the identity of ``source``: sha256 over its normal form (``normal_form.py``).
 
     Raises:
         SyntaxError: the source is not Python.
@@ -141,19 +141,4 @@ def candidate_id(source: str, backend: BackendName) -> str:
         tree = ast.parse(source)
     except ValueError as error:  # source code cannot contain null bytes (before Python 3.12)
         raise SyntaxError(str(error)) from error
-    normalised = ast.dump(_Normaliser().visit(tree), include_attributes=False)
-    return hashlib.sha256(f"{backend.value}\n{normalised}".encode()).hexdigest()
-
-
-class _Normaliser(ast.NodeTransformer):
-    """Drops docstrings and the trailing blanks of string constants' lines."""
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if is_text else self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        if isinstance(node.value, str) and "\n" in node.value:
-            lines = [line.rstrip() for line in node.value.splitlines()]
-            return ast.Constant(value="\n".join(lines))
-        return node
+    return hashlib.sha256(f"{backend.value}\n{normal_form(tree)}".encode()).hexdigest()

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from evaluator.normal_form import nodes_in
 from evolver.descriptors import jit_functions
 from evolver.strategy_kinds import (
     Grid,
@@ -21,7 +22,6 @@ from evolver.strategy_kinds import (
     host_launches,
     launches_of,
     most_in_a_row,
-    nodes_in,
     plainest_last,
 )
 
