@@ -127,10 +127,16 @@ def _resumption(run_path: Path) -> str:
 
 
 def _for_people(summary: Summary, run_path: Path) -> str:
+    from evolver.costs import duration
     from evolver.summary import Outcome
 
     counts = ", ".join(f"{n} {status.value}" for status, n in summary.counts.items())
-    lines = [summary.message, f"{summary.evaluated} candidates ({counts})", f"run: {run_path}"]
+    lines = [
+        summary.message,
+        f"{summary.evaluated} candidates ({counts})",
+        f"cost: {summary.costs.total} in {duration(summary.seconds)}",
+        f"run: {run_path}",
+    ]
     if summary.outcome is Outcome.FASTER:
         lines.append(f"best: {run_path / 'best' / 'candidate.py'}")
     return "\n".join(lines)

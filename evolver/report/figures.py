@@ -1,4 +1,4 @@
-"""The two figures, as SVG that takes its colours and its font from the page.
+"""The figures, as SVG that takes its colours and its font from the page.
 
 Matplotlib draws with stand-in colours, which are then replaced by the page's CSS variables,
 so that one drawing fits light and dark. Points link to their rows in the table.
@@ -94,13 +94,33 @@ def archive_map(points: Sequence[MapPoint]) -> str:
     return _svg(figure, axes, name="map")
 
 
-def _axes() -> tuple[Figure, Axes]:
+def cost_bar(parts: Sequence[tuple[str, float]]) -> str:
+    """Draw named seconds as one bar of shares, left to right, with a legend of what they are."""
+    figure, axes = _axes(height=1.5)
+    total = sum(seconds for _, seconds in parts)
+    begun = 0.0
+    for (name, seconds), (color, alpha) in zip(parts, _SHADES, strict=False):
+        share = seconds / total
+        axes.barh(0, share, left=begun, height=1, color=color, alpha=alpha, edgecolor=GRID,
+                  linewidth=0.5, label=f"{name} {share:.0%}")  # fmt: skip
+        begun += share
+    axes.set_xlim(0, 1)
+    axes.set_axis_off()
+    return _svg(figure, axes, name="cost", columns=4)
+
+
+_SHADES = tuple((color, alpha) for color in (ACCENT, GOOD, FAINT) for alpha in (1.0, 0.6, 0.25))
+"""Three of the page's colours in three strengths each; more cannot be told apart."""
+MOST_PARTS = len(_SHADES)
+
+
+def _axes(height: float = 3.2) -> tuple[Figure, Axes]:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_SETTINGS):
         # A Figure of its own, not pyplot's: no global state, no window toolkit.
-        figure = Figure(figsize=(6.0, 3.2), layout="constrained")
+        figure = Figure(figsize=(6.0, height), layout="constrained")
         return figure, figure.add_subplot()
 
 
@@ -125,13 +145,17 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(n * step, 2) for n in range(first, last + 1)]
 
 
-def _svg(figure: Figure, axes: Axes, *, name: str) -> str:
+def _svg(figure: Figure, axes: Axes, *, name: str, columns: int = 3) -> str:
     import matplotlib as mpl
 
     # Ids are hashes with this salt: reproducible, and apart from those of the other figure.
     with mpl.rc_context({**_SETTINGS, "svg.hashsalt": name}):
         axes.legend(
-            loc="upper left", fontsize="small", bbox_to_anchor=(0, 1.14), ncols=3, borderaxespad=0
+            loc="lower left",
+            fontsize="small",
+            bbox_to_anchor=(0, 1.02),
+            ncols=columns,
+            borderaxespad=0,
         )
         drawn = io.StringIO()
         figure.savefig(drawn, format="svg", transparent=True)

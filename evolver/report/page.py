@@ -69,6 +69,7 @@ def _context(content: Content) -> dict[str, object]:
         "measurement": _measurement(featured) if featured else "",
         "curve": _curve(content),
         "archive": _archive(content),
+        "cost_bar": _cost_bar(content),
         "flags": list(_flags(content)),
         "baselines": BASELINES,
         "environment": _machine(content),
@@ -106,6 +107,15 @@ def _curve(content: Content) -> Markup | None:
 
 def _archive(content: Content) -> Markup | None:
     return Markup(figures.archive_map(content.archive)) if content.archive else None  # noqa: S704
+
+
+def _cost_bar(content: Content) -> Markup | None:
+    """The largest parts, the others in one."""
+    parts = sorted(content.summary.costs.stages(), key=lambda part: -part[1])
+    shown, small = parts[: figures.MOST_PARTS - 1], parts[figures.MOST_PARTS - 1 :]
+    shown.append(("the rest", sum(seconds for _, seconds in small)))
+    shown = [part for part in shown if part[1] > 0]
+    return Markup(figures.cost_bar(shown)) if shown else None  # noqa: S704
 
 
 def _workload_rows(content: Content, evaluation: Evaluation) -> Iterator[WorkloadRow]:

@@ -215,6 +215,16 @@ def test_confirmations_are_told_apart_from_screenings(winning_run: Path) -> None
     assert not screened.evaluation.confirmed
 
 
+def test_the_page_says_what_the_search_cost_and_for_whom(winning_run: Path) -> None:
+    with Run.open(winning_run) as run:
+        costs = run.summary().costs
+        page = Page(write_report(run).read_text(encoding="utf-8"))
+    section = page.text[page.text.index("Wall time by what it went into") :]
+    for told in ("proposing", "screening", "between steps", "nudge: judging its candidates"):
+        assert told in section
+    assert f"{costs.faster} candidates that a screening found faster took" in section
+
+
 def test_writing_again_replaces_the_page(winning_run: Path) -> None:
     report_of(winning_run, diff="+first\n")
     assert "+first" not in report_of(winning_run)
