@@ -37,3 +37,7 @@ class MachineTrouble(SearchError):
 
 class LlmUnavailable(SearchError):
     """The models that were asked for cannot be: a package, a key or an endpoint is missing."""
+
+
+class LibraryUnusable(SearchError):
+    """The library of what worked cannot be read or written, or is of another version."""

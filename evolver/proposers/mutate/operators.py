@@ -10,7 +10,8 @@ evaluator to find out.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluator.candidate import BackendName
@@ -51,10 +52,36 @@ class Operator:
         return Edit(option.build(), option.description)
 
 
-def in_random_order(operators: Sequence[Operator], rng: random.Random) -> list[Operator]:
-    """Return every operator once, heavier ones earlier on average."""
-    # Efraimidis and Spirakis (2006): sorting by u ** (1 / w) samples without replacement.
-    return sorted(operators, key=lambda op: rng.random() ** (1 / op.weight), reverse=True)
+def in_random_order(
+    operators: Sequence[Operator], rng: random.Random, favour: Mapping[str, float] | None = None
+) -> list[Operator]:
+    """Return every operator once, heavier ones earlier on average.
+
+    ``favour`` multiplies the weights of the operators that it names.
+    """
+
+    def drawn(operator: Operator) -> float:
+        # Efraimidis and Spirakis (2006): sorting by u ** (1 / w) samples without replacement.
+        weight = operator.weight * (favour or {}).get(operator.name, 1.0)
+        return float(rng.random() ** (1 / weight))
+
+    return sorted(operators, key=drawn, reverse=True)
+
+
+def signed(operator: str, edit: Edit) -> Edit:
+    """Return the edit with its operator's name in front of what it did."""
+    return Edit(edit.source, f"{operator}: {edit.description}")
+
+
+def joined(edits: Sequence[Edit]) -> Edit:
+    """Return edits that follow one another as one: the last source, and all that was done."""
+    return Edit(edits[-1].source, "; ".join(edit.description for edit in edits))
+
+
+def operators_in(description: str) -> tuple[str, ...]:
+    """Return the operators that a candidate's description names, as ``joined`` wrote it."""
+    parts = [re.match(r"([a-z_0-9]+): ", part) for part in description.split("; ")]
+    return tuple(part[1] for part in parts if part)
 
 
 def fresh_name(wanted: str, taken: Collection[str]) -> str:
