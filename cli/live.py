@@ -45,6 +45,9 @@ def make_view() -> View:
 class Lines:
     """One line per finished evaluation, for logs."""
 
+    def __init__(self) -> None:
+        self._advice = ""
+
     def __call__(self, progress: Progress) -> None:
         """Print what has just ended."""
         if progress.finished is not None:
@@ -53,6 +56,9 @@ class Lines:
             print("confirming the best in fresh processes", file=sys.stderr, flush=True)
         elif progress.phase is Phase.STOPPED:
             print(f"stopped: {progress.description}", file=sys.stderr, flush=True)
+        if progress.advice != self._advice:
+            print(f"spent {spent_of(progress)}", file=sys.stderr, flush=True)
+            self._advice = progress.advice
 
     def __enter__(self) -> Self:
         """Say what the first seconds go into."""
@@ -112,6 +118,7 @@ def panel_of(progress: Progress, elapsed_seconds: float) -> RenderableType:
         "now", Text(f"{doing}  {progress.description}", overflow="ellipsis", no_wrap=True)
     )
     table.add_row("time", clock_of(progress, elapsed_seconds))
+    table.add_row("spent", Text(spent_of(progress), overflow="ellipsis", no_wrap=True))
     share = progress.budget.fraction(steps=progress.evaluated, seconds=elapsed_seconds)
     if share is None:
         return table
@@ -152,6 +159,11 @@ def clock_of(progress: Progress, elapsed_seconds: float) -> str:
     if minutes is not None:
         left = min(left, max(0.0, 60 * minutes - elapsed_seconds))
     return f"{passed}, about {duration(left)} left"
+
+
+def spent_of(progress: Progress) -> str:
+    """Return what all steps cost, and why the search goes on."""
+    return f"{progress.cost}; {progress.advice}" if progress.advice else str(progress.cost)
 
 
 def duration(seconds: float) -> str:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from evaluator.evaluation import Evaluation, Speedup, Status
 from evolver.budget import Budget
+from evolver.costs import Cost
 
 
 class Phase(StrEnum):
@@ -35,6 +36,10 @@ class Progress:
     budget: Budget
     finished: Evaluation | None = None
     """The evaluation that has just ended, once for each."""
+    cost: Cost = Cost()  # noqa: RUF009 - frozen
+    """Of all steps so far."""
+    advice: str = ""
+    """Why the search goes on as it does, where it was advised."""
 
 
 Observer = Callable[[Progress], None]

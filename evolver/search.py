@@ -381,6 +381,7 @@ class Search:
                 elapsed_seconds=self._clock() - self._started,
                 budget=self._budget,
                 finished=finished,
+                cost=self._state.cost,
             )
         )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
-from cli.live import clock_of, counts_of, duration, line_of, panel_of
+from cli.live import Lines, clock_of, counts_of, duration, line_of, panel_of
 from evaluator.evaluation import Status
 from evolver.budget import Budget
+from evolver.costs import Cost
 from evolver.progress import Phase, Progress
 from tests.builders import make_evaluation, make_speedup
 
@@ -51,6 +53,19 @@ def test_the_time_left_never_exceeds_the_minutes_left() -> None:
 
 def test_without_a_limit_no_time_left_is_claimed() -> None:
     assert clock_of(make_progress(budget=Budget()), 61.0) == "1:01"
+
+
+def test_the_cost_so_far_and_the_advice_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    spent = Cost(seconds=90, device_seconds=30, prompt_tokens=1200)
+    progress = make_progress(cost=spent, advice="a plateau is near")
+    line = "90.0 s of work, 30.0 s on the device, 1,200 tokens; a plateau is near"
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(panel_of(progress, 60.0))
+    assert line in console.export_text()
+    lines = Lines()
+    lines(progress)
+    lines(progress)
+    assert capsys.readouterr().err == f"spent {line}\n"
 
 
 def test_counts_of_nothing_are_just_zero() -> None:
