@@ -4,26 +4,28 @@ Each proposal is one short conversation with a model behind an OpenAI-compatible
 prompt with the parent and its feedback, a reply with a plan and a program or edits, and a
 repair turn where the reply cannot be used. What a model writes is data: it becomes a
 candidate, which the evaluator judges like any other, or the attempt fails with a message.
-Everything sent and received is kept beside the run (``transcript.py``), and its cost counted.
+Everything sent and received is kept beside the run (``transcript.py``), and its cost counted
+(``accounts.py``). Several threads may ask for proposals at once.
 
 The prompt is a function of the context; the reply is the model's, and no seed brings it back.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from evaluator.candidate import BackendName, Candidate
 from evaluator.machine import cpu_count, cpu_model, gpus
+from evolver.costs import Cost
 from evolver.proposers.base import Attempt, ProposalContext
+from evolver.proposers.llm.accounts import Account, BudgetSpent, Ledger
 from evolver.proposers.llm.body import Reply
 from evolver.proposers.llm.config import LlmConfig, ModelConfig
-from evolver.proposers.llm.endpoint import Endpoint, Messages, Try
+from evolver.proposers.llm.endpoint import Endpoint, Messages
 from evolver.proposers.llm.parsing import Proposal, ReplyFault, parse_reply
 from evolver.proposers.llm.prompt import Form, Hint, Prompt, make_prompt, repair_message
 from evolver.proposers.llm.tokens import TokenCounter, token_counter
@@ -31,14 +33,11 @@ from evolver.proposers.llm.transcript import TRANSCRIPT_FILE, Spending, Transcri
 
 __all__ = ["TRANSCRIPT_FILE", "LlmConfig", "LlmProposer", "ModelConfig", "hardware_for"]
 
-log = logging.getLogger(__name__)
-
 _REPEATED_CHARACTERS = 8_000
 """Of a bad reply, as the repair turn shows it to its author."""
 _RESERVED_SHARE = 1 / 8
 _RESERVED_TOKENS = 512
 """Of the prompt's budget, at most, for the chat template and a repair turn."""
-_STORED_CHARACTERS = 1_000_000
 _DESCRIPTION_CHARACTERS = 120
 
 
@@ -56,6 +55,16 @@ class _Voice:
         """What the first turn may take of the prompt's budget."""
         reserved = min(_RESERVED_TOKENS, int(_RESERVED_SHARE * self.prompt_tokens))
         return self.prompt_tokens - reserved
+
+    @property
+    def most(self) -> Cost:
+        """What one request may cost."""
+        usd = self.endpoint.model.usd(self.prompt_tokens, self.reply_tokens)
+        return Cost(
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.reply_tokens,
+            money_usd=usd or 0.0,
+        )
 
     def tokens_of(self, messages: Messages) -> int:
         """Count without the chat template."""
@@ -83,6 +92,8 @@ class LlmProposer:
     """Asks models for children of ``context.parent``, or for a first program where none works."""
 
     name = "llm"
+    slow = True
+    """Most of a proposal is waiting for the model; evaluations can go on meanwhile."""
 
     def __init__(
         self,
@@ -91,7 +102,7 @@ class LlmProposer:
         *,
         hardware: str,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
     ) -> None:
         """Make the clients and read what the run has spent; nothing is sent yet.
 
@@ -100,7 +111,7 @@ class LlmProposer:
             transcript: where everything is kept; appended to.
             hardware: what the prompt says of the machine (``hardware_for``).
             clock: in seconds, for deadlines.
-            sleep: waits so many seconds.
+            sleep: waits so many seconds; by default ``close`` ends it.
 
         Raises:
             LlmUnavailable: the extra ``llm`` or a tokenizer is missing.
@@ -109,6 +120,9 @@ class LlmProposer:
         self._hardware = hardware
         self._clock = clock
         self._transcript = Transcript(transcript)
+        self._ledger = Ledger(
+            self._transcript, max_tokens=config.max_tokens, max_usd=config.max_usd
+        )
         self._voices = [self._voice(model, clock, sleep) for model in config.models]
 
     @property
@@ -126,9 +140,10 @@ class LlmProposer:
         return self
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections. What is in flight in other threads is charged and fails."""
         for voice in self._voices:
             voice.endpoint.close()
+        self._ledger.close()
 
     def propose(self, context: ProposalContext) -> Candidate | None:
         """Return what a model proposes; None where the budget of tokens or money is spent.
@@ -149,10 +164,12 @@ class LlmProposer:
             hint=rng.choice(list(Hint)),
             deadline=self._clock() + self._config.proposal_seconds,
         )
-        if self._is_spent(voice):
-            log.info("llm: the budget of tokens or money is spent")
+        if not self._ledger.has_room(voice.most):
             return None
-        return self._converse(conversation)
+        try:
+            return self._converse(conversation)
+        except BudgetSpent:
+            return None
 
     def _converse(self, conversation: _Conversation) -> Candidate:
         """Hold the conversation and keep its outcome."""
@@ -195,15 +212,21 @@ class LlmProposer:
         self, conversation: _Conversation, messages: list[dict[str, str]]
     ) -> tuple[str, Candidate]:
         """Ask, and ask again with what is wrong, as often as is allowed."""
+        fault: ReplyFault | None = None
         while True:
-            reply = self._ask(conversation, messages)
+            try:
+                reply = self._ask(conversation, messages)
+            except BudgetSpent:
+                if fault is None:
+                    raise
+                raise fault from None
             try:
                 return self._candidate(conversation, reply)
-            except ReplyFault as fault:
-                done = conversation.turn > self._config.repair_turns
-                if done or self._is_spent(conversation.voice):
+            except ReplyFault as error:
+                if conversation.turn > self._config.repair_turns:
                     raise
-                messages = self._with_repair(conversation, messages[:2], reply, str(fault))
+                fault = error
+            messages = self._with_repair(conversation, messages[:2], reply, str(fault))
 
     def _with_repair(
         self, conversation: _Conversation, prompt: Messages, reply: Reply, fault: str
@@ -222,42 +245,30 @@ class LlmProposer:
         voice, context = conversation.voice, conversation.context
         seed = context.rng.getrandbits(31)
         conversation.turn += 1
-        asked = voice.tokens_of(messages)
-
-        def keep(one: Try) -> None:
-            """Account for a try; where the server does not tell, by our own count."""
-            reply, sent = one.reply, one.sent
-            into = reply.prompt_tokens if reply.prompt_tokens is not None else asked
-            out = reply.reply_tokens
-            if out is None:
-                said = _as_utf8(reply.text + reply.reasoning)
-                out = voice.counter.count(said) if said else 0
-            tokens = (into, out) if sent else (0, 0)
-            told = reply.prompt_tokens is not None
-            self._transcript.exchange(
-                attempt=context.attempt_number,
-                turn=conversation.turn,
-                model=voice.endpoint.model.name,
-                endpoint=voice.endpoint.model.endpoint,
-                seed=seed,
-                temperature=self._config.temperature,
-                top_p=self._config.top_p,
-                messages=messages,
-                reply=_stored(reply),
-                error=one.error,
-                seconds=one.seconds,
-                prompt_tokens=tokens[0],
-                reply_tokens=tokens[1],
-                tokens_by="server" if told else voice.counter.method,
-                usd=voice.endpoint.model.usd(*tokens),
-            )
-
+        account = Account(
+            self._ledger,
+            context.meter,
+            voice.endpoint.model,
+            voice.counter,
+            most=voice.most,
+            asked_tokens=voice.tokens_of(messages),
+            fields={
+                "attempt": context.attempt_number,
+                "turn": conversation.turn,
+                "model": voice.endpoint.model.name,
+                "endpoint": voice.endpoint.model.endpoint,
+                "seed": seed,
+                "temperature": self._config.temperature,
+                "top_p": self._config.top_p,
+                "messages": messages,
+            },
+        )
         return voice.endpoint.complete(
             messages,
             seed=seed,
             max_tokens=voice.reply_tokens,
             deadline=conversation.deadline,
-            on_try=keep,
+            account=account,
         )
 
     def _candidate(self, conversation: _Conversation, reply: Reply) -> tuple[str, Candidate]:
@@ -282,7 +293,10 @@ class LlmProposer:
         return proposal.plan, candidate
 
     def _voice(
-        self, model: ModelConfig, clock: Callable[[], float], sleep: Callable[[float], None]
+        self,
+        model: ModelConfig,
+        clock: Callable[[], float],
+        sleep: Callable[[float], object] | None,
     ) -> _Voice:
         return _Voice(
             endpoint=Endpoint(model, self._config, clock=clock, sleep=sleep),
@@ -299,15 +313,6 @@ class LlmProposer:
         reply = min(voice.reply_tokens, context // 2)
         prompt = min(voice.prompt_tokens, context - reply)
         return _Voice(voice.endpoint, voice.counter, prompt, reply)
-
-    def _is_spent(self, voice: _Voice) -> bool:
-        """Whether one more request could go over the budget."""
-        ahead = (voice.prompt_tokens, voice.reply_tokens)
-        most_tokens, most_usd = self._config.max_tokens, self._config.max_usd
-        if most_tokens is not None and self.spending.tokens + sum(ahead) > most_tokens:
-            return True
-        usd = voice.endpoint.model.usd(*ahead) or 0.0
-        return most_usd is not None and self.spending.usd + usd > most_usd
 
 
 def hardware_for(backend: BackendName) -> str:
@@ -333,16 +338,6 @@ def _make_candidate(proposal: Proposal, backend: BackendName, base: Attempt | No
         )
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ReplyFault(f"the program cannot be read: {error}") from error
-
-
-def _stored(reply: Reply) -> dict[str, object]:
-    """Return the reply for the transcript; a monster is kept by its beginning."""
-    fields: dict[str, object] = asdict(reply)
-    clipped = max(len(reply.text), len(reply.reasoning)) > _STORED_CHARACTERS
-    if clipped:
-        fields["text"] = reply.text[:_STORED_CHARACTERS]
-        fields["reasoning"] = reply.reasoning[:_STORED_CHARACTERS]
-    return {**fields, "clipped": clipped}
 
 
 def _as_utf8(text: str) -> str:

@@ -3,19 +3,21 @@
 Replies are streamed, so that an endless, a stalled or an oversized one is ended by us, not
 by the server. What may pass (429, 5xx, a timeout, a cut connection) is tried again after
 what ``Retry-After`` asks for, else after a growing pause; what may not is told at once.
-One choice is asked for per request: many servers ignore ``n``.
+One choice is asked for per request: many servers ignore ``n``. Several threads may ask at
+once; they share the rate, and a pause that the server asks one of them for holds for all.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evolver.errors import LlmUnavailable
 from evolver.proposers.llm.body import (
@@ -58,6 +60,16 @@ class ExchangeFailed(Exception):
     """The endpoint gave no reply; the message says why."""
 
 
+class Account(Protocol):
+    """Who pays for the tries of a request."""
+
+    def begin(self) -> None:
+        """Allow the next try, or raise ``ExchangeFailed``."""
+
+    def settle(self, one: Try) -> None:
+        """Take note of what it came to."""
+
+
 class _MayPass(Exception):
     """A failure that may pass; ``retry_after`` are the seconds that the server asks for."""
 
@@ -78,9 +90,9 @@ class Endpoint:
         config: LlmConfig,
         *,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
     ) -> None:
-        """Make the client; nothing is sent yet.
+        """Make the client; nothing is sent yet. Without ``sleep``, closing ends every wait.
 
         Raises:
             LlmUnavailable: the extra ``llm`` is not installed.
@@ -88,12 +100,16 @@ class Endpoint:
         self.model = model
         self._config = config
         self._clock = clock
-        self._sleep = sleep
+        self._closed = threading.Event()
+        self._sleep = sleep or self._closed.wait
         self._client = _client(model)
-        self._last_request: float | None = None
+        self._pacing = threading.Lock()
+        self._next_request = -math.inf
+        """No request begins before it, on the clock."""
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close its connections; no other try begins."""
+        self._closed.set()
         self._client.close()
 
     def context_tokens(self) -> int | None:
@@ -131,7 +147,7 @@ class Endpoint:
         seed: int,
         max_tokens: int,
         deadline: float,
-        on_try: Callable[[Try], None],
+        account: Account,
     ) -> Reply:
         """Return the model's reply.
 
@@ -140,10 +156,10 @@ class Endpoint:
             seed: passed on; servers do not promise to heed it.
             max_tokens: of the reply.
             deadline: on the clock; no try begins after it, and none goes on for long.
-            on_try: is told of every try.
+            account: allows every try, and is told of it.
 
         Raises:
-            ExchangeFailed: every try failed, or one failed for good.
+            ExchangeFailed: every try failed, one failed for good, or the account forbids it.
         """
         from tenacity import Retrying, retry_if_exception_type
 
@@ -155,12 +171,12 @@ class Endpoint:
             retry=retry_if_exception_type(_MayPass),
             stop=give_up,
             wait=_pause,
-            sleep=self._sleep,
+            sleep=self._wait,
             reraise=True,
         )
         arguments = {"seed": seed, "max_tokens": max_tokens}
         try:
-            return retrying(self._try, messages, arguments, deadline, on_try)
+            return retrying(self._try, messages, arguments, deadline, account)
         except _MayPass as error:
             raise ExchangeFailed(
                 f"{self.model.name} at {self.model.endpoint} failed "
@@ -172,22 +188,25 @@ class Endpoint:
         messages: Messages,
         arguments: dict[str, int],
         deadline: float,
-        on_try: Callable[[Try], None],
+        account: Account,
     ) -> Reply:
-        self._keep_to_the_rate()
+        self._wait_for_its_turn(deadline)
+        account.begin()
         began = self._clock()
 
-        def tell(reply: Reply, error: Exception | None, *, sent: bool) -> None:
-            text = None if error is None else str(error)
-            on_try(Try(reply, text, self._clock() - began, sent=sent))
+        def tell(reply: Reply, error: str | None, *, sent: bool) -> None:
+            account.settle(Try(reply, error, self._clock() - began, sent=sent))
 
         try:
             reply = self._request(messages, arguments, deadline)
         except _MayPass as error:
-            tell(error.partial or Reply(""), error, sent=error.partial is not None)
+            tell(error.partial or Reply(""), str(error), sent=error.partial is not None)
             raise
         except ExchangeFailed as error:
-            tell(Reply(""), error, sent=False)
+            tell(Reply(""), str(error), sent=False)
+            raise
+        except BaseException as error:  # an interruption: the endpoint may charge for it
+            tell(Reply(""), str(error) or type(error).__name__, sent=True)
             raise
         tell(reply, None, sent=True)
         return reply
@@ -262,14 +281,37 @@ class Endpoint:
         said = f"HTTP {status}: {shown(error.message)}"
         passes = status in _MAY_PASS or status >= 500
         if passes and error.code != "insufficient_quota":
-            return _MayPass(said, retry_after=_retry_after(error.response.headers))
+            pause = _retry_after(error.response.headers)
+            self._hold_back(pause or 0.0)
+            return _MayPass(said, retry_after=pause)
         return ExchangeFailed(f"{self.model.name} at {self.model.endpoint}: {said}")
 
-    def _keep_to_the_rate(self) -> None:
-        if self.model.requests_per_minute is not None and self._last_request is not None:
-            due = self._last_request + 60.0 / self.model.requests_per_minute
-            self._sleep(max(0.0, due - self._clock()))
-        self._last_request = self._clock()
+    def _wait(self, seconds: float) -> None:
+        self._sleep(seconds)
+
+    def _hold_back(self, seconds: float) -> None:
+        with self._pacing:
+            self._next_request = max(self._next_request, self._clock() + seconds)
+
+    def _wait_for_its_turn(self, deadline: float) -> None:
+        """Take the next place in the rate, and wait for it.
+
+        Raises:
+            ExchangeFailed: it lies beyond the deadline, or the search has ended.
+        """
+        with self._pacing:
+            due = max(self._clock(), self._next_request)
+            if due < deadline and self.model.requests_per_minute is not None:
+                self._next_request = due + 60.0 / self.model.requests_per_minute
+        if due >= deadline:
+            raise ExchangeFailed(
+                f"{self.model.name} at {self.model.endpoint}: the rate, or a pause that the "
+                f"server asked for, allows no request for {due - self._clock():.0f} s"
+            )
+        if due > self._clock():
+            self._wait(due - self._clock())
+        if self._closed.is_set():
+            raise ExchangeFailed("the search has ended")
 
 
 def require_client() -> None:

@@ -9,6 +9,7 @@ A line that a kill left half written is passed over.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,21 +44,24 @@ class Spending:
 
 
 class Transcript:
-    """The file and the sum over it; one writer, the run's."""
+    """The file and the sum over it; one writing process, the run's, of any number of threads."""
 
     def __init__(self, path: Path) -> None:
         """Go on with the file at ``path``, or begin it with the first record."""
         self._path = path
+        self._writing = threading.Lock()
         self.spending = spending_of(path)
 
     def exchange(self, **fields: Any) -> None:
         """Append a request with its reply or error, and account for it."""
-        self._append("exchange", fields)
-        self.spending.add(fields)
+        with self._writing:
+            self._append("exchange", fields)
+            self.spending.add(fields)
 
     def outcome(self, **fields: Any) -> None:
         """Append what became of a proposal."""
-        self._append("outcome", fields)
+        with self._writing:
+            self._append("outcome", fields)
 
     def _append(self, kind: str, fields: dict[str, Any]) -> None:
         record = {
