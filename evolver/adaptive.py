@@ -107,7 +107,8 @@ def advise(
     """Say whether the search should go on.
 
     Args:
-        history: a point for each evaluation, in order.
+        history: a point for each evaluation, in order. Seeds come in one point, the first: what
+            they gain at once says nothing of what improving on them will bring.
         headroom: what was predicted of the problem, where it was.
         rule: the policy's.
         redirected: how many candidates were evaluated when the search was redirected, each time.
@@ -204,8 +205,11 @@ def _alive(sizes: NDArray[np.float64], rule: AdaptiveRule) -> float:
 
 
 def _first_evidence(history: Sequence[Point], redirected: int) -> int:
-    """Where history begins to speak of what is to come: the first measured, the redirection."""
-    measured = next((n for n, p in enumerate(history) if p.best_lower is not None), 0)
+    """Where history begins to speak of what is to come.
+
+    That is after the first measured, where the climb begins, and after the redirection.
+    """
+    measured = next((n for n, p in enumerate(history, 1) if p.best_lower is not None), 0)
     turned = sum(point.evaluated <= redirected for point in history)
     return max(measured, turned)
 

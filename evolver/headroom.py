@@ -3,7 +3,8 @@
 A call can be no faster than memory lets its bytes move, than one launch, and (unless our own
 kernels beat the library's) than the products in it: the prediction is eager's time over the
 largest of these, each as good kernels reach it. Where no memory floor is known, each op of the
-reference counts as one pass over memory, and fusing them all leaves one. What ``torch.compile``
+reference counts as one pass over memory; fusing them all leaves one, fusing nothing leaves all,
+and the middle of that is predicted, in logs. What ``torch.compile``
 gave, where it was measured, is certainly possible. All facts are the reference's own: any
 evaluation that was timed has them, whichever candidate it judged.
 
@@ -133,7 +134,7 @@ def _guess(facts: ReferenceFacts, policy: HeadroomPolicy, *, trivial: bool) -> _
     if facts.floor_us is not None:
         floors[Bound.MEMORY] = facts.floor_us / policy.achievable_share
     else:
-        floors[Bound.UNKNOWN] = (1 - share) * facts.eager_us / _passes(facts)
+        floors[Bound.UNKNOWN] = (1 - share) * facts.eager_us / math.sqrt(_passes(facts))
     bound = max(floors, key=lambda b: floors[b])
     low = max(1.0, facts.eager_us / facts.compiled_us) if facts.compiled_us else 1.0
     possible = max(low, facts.eager_us / floors[bound])
