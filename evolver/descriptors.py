@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from evaluator.backends import Language, language_of
 from evaluator.candidate import Candidate, native_text
 from evaluator.evaluation import Baseline, Evaluation, KernelResources, Status, Verdict
+from evaluator.normal_form import nodes_in
 
 # A loop, a memory operation and a launch each change what the machine does more than an
 # operator does; without the weights, two- and one-pass forms of a kernel share a cell.
@@ -29,7 +30,7 @@ class Complexity:
     """Counts over the kernels of a candidate, its host code left out."""
 
     nodes: int
-    """AST nodes of Triton kernels, tokens of C++."""
+    """AST nodes of Triton kernels (contexts left out), tokens of C++."""
     loops: int
     memory_operations: int
     kernels: int
@@ -157,7 +158,7 @@ def _static_proxy(resources: tuple[KernelResources, ...]) -> float:
 
 
 def _triton_complexity(tree: ast.Module) -> Complexity:
-    inside = [node for kernel in jit_functions(tree) for node in ast.walk(kernel)]
+    inside = [node for kernel in jit_functions(tree) for node in nodes_in(kernel)]
     called = [
         n.func.attr for n in inside if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
     ]
@@ -168,7 +169,7 @@ def _triton_complexity(tree: ast.Module) -> Complexity:
             name in {"load", "store", "gather"} or name.startswith("atomic_") for name in called
         ),
         kernels=sum(
-            isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript) for n in ast.walk(tree)
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript) for n in nodes_in(tree)
         ),
     )
 
@@ -176,11 +177,14 @@ def _triton_complexity(tree: ast.Module) -> Complexity:
 def jit_functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
     """Yield the module's Triton functions: kernels, and what they call."""
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and any(
-            ast.unparse(decorator).split("(")[0].endswith("jit")
-            for decorator in node.decorator_list
-        ):
+        if isinstance(node, ast.FunctionDef) and any(map(_is_jit, node.decorator_list)):
             yield node
+
+
+def _is_jit(decorator: ast.expr) -> bool:
+    named = decorator.func if isinstance(decorator, ast.Call) else decorator
+    name = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
+    return name.endswith("jit")
 
 
 _CPP_NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE)

@@ -7,7 +7,7 @@ What a candidate's source says of itself in these words is read by ``strategy_tr
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -112,9 +112,19 @@ def most_in_a_row(body: Sequence[ast.stmt], count: Callable[[ast.stmt], int | No
     return total
 
 
-def host_launches(tree: ast.Module, is_launch: Callable[[ast.Call], bool]) -> int:
-    """Return how many launches one call of the module's busiest function makes."""
+def host_launches(
+    tree: ast.Module,
+    is_launch: Callable[[ast.Call], bool],
+    *,
+    device: Collection[ast.FunctionDef] = (),
+) -> int:
+    """Return how many launches one call of the module's busiest function makes.
+
+    ``device`` functions launch nothing.
+    """
     functions = {n.name: n for n in nodes_in(tree) if isinstance(n, ast.FunctionDef)}
+    for function in device:
+        functions.pop(function.name, None)
     known: dict[str, int] = {}
 
     def of(name: str) -> int:

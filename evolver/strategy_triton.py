@@ -43,7 +43,7 @@ def triton_strategy(tree: ast.Module) -> Strategy:
     words = _words_by_function(functions)
     kernels = [_read(function, words) for function in functions.values()]
     said = frozenset().union(*words.values()) if words else frozenset()
-    launches = launches_of(host_launches(tree, _is_launch))
+    launches = launches_of(host_launches(tree, _is_launch, device=functions.values()))
     return Strategy(
         launches=launches,
         reduction=_reduction(kernels, launches),
