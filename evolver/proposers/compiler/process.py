@@ -37,22 +37,32 @@ class EmitterReply:
     description: str = ""
     failure: str | None = None
     is_last: bool = False
+    graphs: object = None
+    """Traced graphs as JSON, where those were asked for."""
 
 
 class EmitterProcess:
     """One emitter for one problem and backend."""
 
     def __init__(
-        self, loaded: LoadedProblem, backend: BackendName, sandbox: Sandbox | None = None
+        self,
+        loaded: LoadedProblem,
+        backend: BackendName,
+        sandbox: Sandbox | None = None,
+        *,
+        wants_graphs: bool = False,
     ) -> None:
         """Start the emitter and hand it the request; it works when ``next`` asks.
+
+        It answers with programs, or once with the traced graphs where those are wanted.
 
         Raises:
             SandboxUnavailable: no sandbox can be had.
         """
         self._process = _start(backend, sandbox)
         self._buffer = b""
-        self._send(json.dumps(request_of(loaded, backend)).encode() + b"\n")
+        request = {**request_of(loaded, backend), "wants_graphs": wants_graphs}
+        self._send(json.dumps(request).encode() + b"\n")
 
     def next(self, timeout_seconds: float = _SECONDS_PER_REPLY) -> EmitterReply:
         """Ask for the next program and wait for it.
@@ -169,6 +179,8 @@ def _parsed(line: bytes) -> EmitterReply | None:
         return EmitterReply(is_last=True)
     if isinstance(message.get("failure"), str):
         return EmitterReply(failure=message["failure"][:4000])
+    if "graphs" in message:
+        return EmitterReply(graphs=message["graphs"])
     variant = message.get("variant")
     if isinstance(variant, dict) and all(
         isinstance(variant.get(k), str) for k in ("source", "description")

@@ -2,7 +2,8 @@
 
 Reads the request, one line of JSON, from file descriptor 3. Each further line asks for the
 next reply on 4: ``{"variant": ...}``, ``{"failure": ...}`` for a setting that gave none, at
-last ``{"done": true}``. It computes only when asked, so as not to disturb measurements.
+last ``{"done": true}``. A request for graphs has one ``{"graphs": ...}`` instead of variants.
+It computes only when asked, so as not to disturb measurements.
 """
 
 from __future__ import annotations
@@ -39,7 +40,13 @@ def emit(request: Request) -> Iterator[Variant | EmissionFailed]:
 def replies(raw: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The messages that answer the request ``raw``, each computed when it is taken."""
     try:
-        for result in emit(request_from_json(raw)):
+        request = request_from_json(raw)
+        if request.wants_graphs:
+            from .graphs import emit_graphs
+
+            yield {"graphs": emit_graphs(request)}
+            return
+        for result in emit(request):
             if isinstance(result, Variant):
                 yield {"variant": dataclasses.asdict(result)}
             else:

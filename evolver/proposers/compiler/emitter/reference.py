@@ -13,6 +13,9 @@ from .workloads import EmissionFailed, Request
 
 FlatFunction = Callable[..., Any]
 
+REFERENCE_FILE = "<ksmith_reference>"
+"""What the reference's code objects call their file."""
+
 
 def load_reference(source: str) -> types.ModuleType:
     """Execute ``source`` as a module. Only ever called inside a sandbox.
@@ -20,9 +23,8 @@ def load_reference(source: str) -> types.ModuleType:
     Raises:
         EmissionFailed: the source does not run.
     """
-    name = "ksmith_reference"
-    module = types.ModuleType(name)
-    filename = f"<{name}>"
+    module = types.ModuleType("ksmith_reference")
+    filename = REFERENCE_FILE
     # inspect.getsource (torch.library, torch.jit) must find the text.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     try:

@@ -60,6 +60,8 @@ class Request:
     dimensions that vary together stand together."""
     constructor: tuple[Any, ...] | None = None
     """What the class is constructed with; None makes its instance from the state alone."""
+    wants_graphs: bool = False
+    """Whether the traced graphs are asked for, rather than Inductor's programs."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -100,6 +102,7 @@ def request_from_json(raw: Mapping[str, Any]) -> Request:
         backend=raw["backend"],
         varying=tuple(tuple((n, int(d)) for n, d in each) for each in raw.get("varying", ())),
         constructor=None if raw.get("constructor") is None else tuple(raw["constructor"]),
+        wants_graphs=bool(raw.get("wants_graphs", False)),
     )
 
 
