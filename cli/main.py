@@ -21,6 +21,7 @@ from cli import (
     hot,
     integrate,
     optimize,
+    profile,
     report,
     serve_model,
     verify,
@@ -35,7 +36,8 @@ app = typer.Typer(
     add_completion=False,
 )
 GROUPS = (
-    doctor, demo, hot, extract, optimize, serve_model, evaluate, integrate, verify, report, bench
+    doctor, demo, profile, hot, extract, optimize, serve_model, evaluate, integrate, verify,
+    report, bench,
 )  # fmt: skip
 for group in GROUPS:
     group.register(app)

@@ -44,6 +44,8 @@ class Found(StrEnum):
     """Several functions of that name begin elsewhere; the likeliest was taken."""
     GONE = "gone"
     """The file has no function of that name."""
+    TOP_LEVEL = "top_level"
+    """The code of a file outside its functions."""
     UNREADABLE = "unreadable"
     """The file is not valid Python here."""
     NO_SOURCE = "no_source"
@@ -262,10 +264,14 @@ class Definitions:
         self, path: str, frame: Frame, classes: Set[str], anchors: list[tuple[int, int]]
     ) -> Function:
         base = Function(f"{path}::{frame.function}", Found.GONE, frame.line)
+        if frame.function == "<module>":
+            return replace(base, found=Found.TOP_LEVEL)
         if frame.function.startswith("<"):  # a lambda or comprehension: what it stands in
             return self._around(path, frame, base)
         named = self.by_name.get(frame.function, [])
         exact = [d for d in named if d.first == frame.line]
+        if len(named) == 1 and named[0].first < frame.line <= named[0].last:
+            exact = named  # of a frame that ran before the recording, the line is the current one
         of_class = [d for d in named if d.owner in classes]
         likely = exact or of_class or named
         if not likely:
@@ -279,7 +285,7 @@ class Definitions:
             f"{path}::{best.qualname}",
             Found.EXACT if exact else found,
             frame.line,
-            best.first - frame.line,
+            0 if exact else best.first - frame.line,
         )
 
     def _around(self, path: str, frame: Frame, base: Function) -> Function:

@@ -44,6 +44,12 @@ _LIBRARY = re.compile(
     re.I,
 )
 _EAGER = re.compile(r"at::native|at_cuda_detail|at::cuda|hipcub|^void cub::|DeviceScan|thrust")
+_LIBRARY_OPERATOR = re.compile(r"::_?(?:addmm|mm|bmm|baddbmm|linear|matmul|conv\w*)$|attention")
+
+
+def origin_of_operator(name: str) -> Origin:
+    """Return who answers for an operator on the CPU."""
+    return Origin.LIBRARY if _LIBRARY_OPERATOR.search(name) else Origin.OPERATOR
 
 
 @lru_cache(maxsize=1 << 16)

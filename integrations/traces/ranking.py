@@ -30,8 +30,8 @@ from integrations.traces.attribution import (
 )
 from integrations.traces.columns import NONE, Ints, Kind, Trace, read_trace
 from integrations.traces.device import TimeLine, time_line
-from integrations.traces.frames import Checkout, Found, Function, Names, WithoutSource
-from integrations.traces.kernels import OPENNESS, Origin, origin_of
+from integrations.traces.frames import Checkout, Found, Names, WithoutSource
+from integrations.traces.kernels import OPENNESS, Origin, origin_of, origin_of_operator
 from integrations.traces.report import (
     Disagreement,
     HotReport,
@@ -57,10 +57,11 @@ _LOCATED = {
     Found.MOVED: 1.0,
     Found.NO_SOURCE: 1.0,
     Found.GUESSED: 0.5,
+    Found.TOP_LEVEL: 0.0,
     Found.UNREADABLE: 0.0,
     Found.GONE: 0.0,
 }
-_RESOLVED = {Found.EXACT, Found.MOVED}
+_RESOLVED = {Found.EXACT, Found.MOVED, Found.TOP_LEVEL}
 _SHAPED_ENOUGH = 0.5
 _UNGROUNDED = 0.5
 _KERNELS, _SHAPES, _PARTS = 12, 6, 30
@@ -290,7 +291,7 @@ class Ranking:
     def _disagreement(self) -> Disagreement | None:
         if self.repository is None:
             return None
-        seen: list[Function] = list(self._functions.by_target.values())
+        seen = [f for f in self._functions.by_target.values() if f.found is not Found.TOP_LEVEL]
         counts = Counter(f.found for f in seen)
         moved = [abs(f.moved_lines) for f in seen if f.found in (Found.MOVED, Found.GUESSED)]
         return Disagreement(
@@ -387,7 +388,7 @@ def _origins(tally: _Tally, on_device: bool) -> dict[Origin, float]:
     for name, (time_us, count) in tally.kernels.items():
         # Where nothing took any time, the launches decide.
         weight = time_us if tally.device_us else count
-        found[origin_of(name) if on_device else Origin.OPERATOR] += weight
+        found[origin_of(name) if on_device else origin_of_operator(name)] += weight
     total = sum(found.values())
     return {origin: found[origin] / total for origin in sorted(found, key=lambda o: -found[o])}
 

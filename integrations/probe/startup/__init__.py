@@ -1,0 +1,1 @@
+"""A folder that goes first in PYTHONPATH; Python imports ``sitecustomize`` from it by itself."""
