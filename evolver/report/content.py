@@ -13,6 +13,7 @@ from evaluator.problem import LoadedProblem
 from evolver.descriptors import complexity_of
 from evolver.run import Run, RunConfig, StoredAttempt
 from evolver.store import EntryKind
+from evolver.strategy import place_of
 from evolver.summary import Outcome, Summary
 
 
@@ -42,6 +43,10 @@ class Step:
 
     candidate: Candidate
     number: int | None
+    strategy: str
+    """What kind of program it is, in a few words."""
+    others: tuple[int, ...]
+    """Numbers of its other parents, where it was crossed."""
     speedup: Speedup | None
     """As screened."""
     diff: str | None
@@ -146,6 +151,8 @@ def _step(
     return Step(
         candidate=candidate,
         number=attempt.number if attempt else None,
+        strategy=str(place_of(candidate).strategy),
+        others=tuple(by_id[other].number for other in candidate.parents[1:] if other in by_id),
         speedup=attempt.evaluation.speedup(Baseline.EAGER) if attempt else None,
         diff=None if parent is None else source_diff(parent, candidate),
     )

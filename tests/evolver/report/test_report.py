@@ -11,11 +11,12 @@ import pytest
 from evaluator.candidate import Candidate
 from evaluator.evaluation import Evaluation, Flag, Severity, Status
 from evaluator.problem import Assumption, Origin
+from evolver.proposers.base import ProposalContext
 from evolver.report import write_report
 from evolver.report.content import best_screened, gather
 from evolver.run import Run
 from tests.builders import make_candidate, make_evaluation, make_problem
-from tests.evolver.toys import ToyEvaluator, make_config, make_run, make_search
+from tests.evolver.toys import ToyEvaluator, make_config, make_run, make_search, toy_candidate
 
 SCRIPT = "<script>alert('x')</script>"
 
@@ -202,6 +203,29 @@ def test_the_lineage_leads_from_the_first_ancestor_to_the_winner(winning_run: Pa
         assert child.candidate.parents == (parent.candidate.id,)
         assert child.diff is not None
         assert child.diff.startswith(f"--- parent {parent.candidate.id[:8]}")
+
+
+class Cross:
+    """Crosses the parent with the first exemplar, once."""
+
+    name = "cross"
+
+    def propose(self, context: ProposalContext) -> Candidate | None:
+        if context.parent is None or not context.exemplars:
+            return None
+        parents = (context.parent.candidate.id, context.exemplars[0].candidate.id)
+        return toy_candidate(2.5, proposer=self.name, parents=parents)
+
+
+def test_the_lineage_names_whom_a_candidate_was_crossed_with(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run") as run:
+        make_search(run, seeds=(1.1, 1.2, 1.3), proposers=[Cross()], steps=4).search()
+        content = gather(run, diff=None)
+    crossed = content.lineage[-1]
+    assert crossed.number == 4
+    assert set(crossed.others) <= {1, 2, 3}
+    assert len(crossed.others) == 1
+    assert f"crossed with candidate {crossed.others[0]}" in Page(report_of(tmp_path / "run")).text
 
 
 def test_confirmations_are_told_apart_from_screenings(winning_run: Path) -> None:
