@@ -76,16 +76,9 @@ class _Finder:
     def _axes(self, number: int) -> list[Product]:
         node = self._program.nodes[number]
         operands = node.operands
-        shape = node.type.shape
         match node.op:
             case ir.Pointwise() | ir.Select() | ir.Cast():
                 return self._aligned(operands)
-            case ir.Expand():
-                return self._expanded(operands[0], shape)
-            case ir.Reshape():
-                return self._reshaped(operands[0], shape)
-            case ir.Permute(order):
-                return [self._of[operands[0]][i] for i in order]
             case ir.Reduce(_, axes):
                 self._meet(operands[0], axes)
                 return [p for i, p in enumerate(self._of[operands[0]]) if i not in axes]
@@ -94,7 +87,19 @@ class _Finder:
                 return list(self._of[operands[0]])
             case ir.TopK(axis=axis):
                 self._meet(operands[0], (axis,))
-                return self._with_new(operands[:1], axis, shape)
+                return self._with_new(operands[:1], axis, node.type.shape)
+            case ir.Matmul() | ir.Convolution():
+                for operand in operands:
+                    self._meet(operand, range(len(self._of[operand])))
+            case ir.Gather() | ir.Scatter() | ir.Take() | ir.Put():
+                return self._selected(node)
+            case op if operands:
+                return self._moved(op, node)
+        return [self._new(extent) for extent in node.type.shape]
+
+    def _selected(self, node: ir.Node) -> list[Product]:
+        operands = node.operands
+        match node.op:
             case ir.Gather(axis):
                 self._move(operands[0], axis)
                 self._align(operands[1], operands[0], but=axis)
@@ -107,24 +112,27 @@ class _Finder:
                 return list(self._of[operands[0]])
             case ir.Take():
                 return self._taken(operands)
-            case ir.Put():
-                return self._put(operands)
-            case ir.Slice(axis=axis):
-                self._move(operands[0], axis)
-                return self._with_new(operands[:1], axis, shape)
-            case ir.Concat(axis) | ir.Pad(axis=axis):
-                tensors = operands if isinstance(node.op, ir.Concat) else operands[:1]
-                for operand in tensors:
-                    self._move(operand, axis)
-                return self._with_new(tensors, axis, shape)
+        return self._put(operands)
+
+    def _moved(self, op: ir.Op, node: ir.Node) -> list[Product]:
+        operands, shape = node.operands, node.type.shape
+        match op:
+            case ir.Expand():
+                return self._expanded(operands[0], shape)
+            case ir.Reshape():
+                return self._reshaped(operands[0], shape)
+            case ir.Permute(order):
+                return [self._of[operands[0]][i] for i in order]
             case ir.Update(axis=axis):
                 self._move(operands[1], axis)
                 self._align(operands[0], operands[1], but=axis)
                 return list(self._of[operands[0]])
-            case ir.Matmul() | ir.Convolution():
-                for operand in operands:
-                    self._meet(operand, range(len(self._of[operand])))
-        return [self._new(extent) for extent in shape]
+            case ir.Slice(axis=axis) | ir.Concat(axis) | ir.Pad(axis=axis):
+                tensors = operands if isinstance(op, ir.Concat) else operands[:1]
+                for operand in tensors:
+                    self._move(operand, axis)
+                return self._with_new(tensors, axis, shape)
+        raise AssertionError(op)
 
     def _taken(self, operands: Sequence[int]) -> list[Product]:
         table, *indices = operands
