@@ -329,6 +329,8 @@ class WorkloadCensus(Record):
     """The most expensive first; kept back for a held-out workload."""
     reference_ops: dict[str, NonNegativeInt] = Field(default_factory=dict)
     """ATen ops of the reference and how often it calls them, views and allocations left out."""
+    reference_flops: NonNegativeInt = 0
+    """What its products, convolutions and attention multiply and add; other ops count nothing."""
     unimproved: bool = False
     """Whether the library does the reference's work in the candidate too, or other library
     kernels do in its place: no kernel of the candidate's own explains a gain."""

@@ -66,6 +66,7 @@ class RawEntry(Record):
     count: int = Field(ge=0, le=10**9)
     ns: float = Field(ge=0.0, le=1e18, allow_inf_nan=False)
     bytes: int = Field(ge=0, le=2**60)
+    flops: int = Field(default=0, ge=0, le=2**80)
 
     @field_validator("name")
     @classmethod
@@ -237,6 +238,7 @@ def compare(
         library_share=_share(works, lambda w: w.owner is Owner.LIBRARY and w.computes),
         kernels=() if held_out else _uses(works),
         reference_ops=op_counts(reference) if reference is not None else {},
+        reference_flops=sum(o.flops for o in reference.ops) if reference is not None else 0,
         unimproved=comparable and (same or not improves),
         brief=raw.on_host and sum(w.ns or 0.0 for w in works) < _BRIEF_NS,
     )

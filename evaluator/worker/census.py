@@ -42,6 +42,8 @@ class Entry:
     of several calls."""
     bytes: int = 0
     """Of the tensors that an op returned."""
+    flops: int = 0
+    """Of a product: two for each multiplication with its addition."""
 
 
 @dataclass
@@ -69,12 +71,13 @@ class Log:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
 
-    def add(self, name: str, *, ns: float = 0.0, size: int = 0) -> None:
+    def add(self, name: str, *, ns: float = 0.0, size: int = 0, flops: int = 0) -> None:
         """Count one more."""
         entry = self._entries.setdefault(name, Entry(name))
         entry.count += 1
         entry.ns += ns
         entry.bytes += size
+        entry.flops += flops
 
     def entries(self) -> list[Entry]:
         """What was counted."""
@@ -145,7 +148,12 @@ class DispatchLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         started = time.perf_counter_ns()
         returned = func(*args, **(kwargs or {}))
         taken = time.perf_counter_ns() - started
-        self._log.add(func._schema.name, ns=taken, size=_bytes(returned))
+        name = func._schema.name
+        try:
+            flops = _flops(name.removeprefix("aten::"), args, returned)
+        except (AttributeError, IndexError, TypeError, ZeroDivisionError):
+            flops = 0  # arguments of another form than ours: no reason to fail a call
+        self._log.add(name, ns=taken, size=_bytes(returned), flops=flops)
         return returned
 
 
@@ -153,6 +161,27 @@ def _bytes(returned: Any) -> int:
     items = returned if isinstance(returned, (tuple, list)) else (returned,)
     tensors = [t for t in items if isinstance(t, torch.Tensor)]
     return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def _flops(op: str, args: Sequence[Any], returned: Any) -> int:
+    """What a product, a convolution or an attention multiplies and adds; 0 for other ops.
+
+    ``torch.utils.flop_counter`` knows more, and takes a quarter of a second to import.
+    """
+    if op in ("mm", "bmm"):
+        return int(2 * returned.numel() * args[0].shape[-1])
+    if op in ("addmm", "baddbmm"):
+        return int(2 * returned.numel() * args[1].shape[-1])
+    if op in ("convolution", "_convolution"):
+        kernels, transposed = args[1], bool(args[6])
+        if transposed:
+            return int(2 * args[0].numel() // args[0].shape[1] * kernels.numel())
+        return int(2 * returned.numel() * kernels.numel() // kernels.shape[0])
+    if op.startswith("_scaled_dot_product") and not op.endswith("_backward"):
+        query, key, value = args[:3]
+        pairs = query.numel() // query.shape[-1] * key.shape[-2]
+        return int(2 * pairs * (query.shape[-1] + value.shape[-1]))
+    return 0
 
 
 def _watch_host(call: _Call, module: dict[str, Any]) -> tuple[list[Entry], list[Entry]]:
@@ -177,6 +206,7 @@ def _merge(known: dict[str, Entry], log: Log) -> None:
     for new in log.entries():
         old = known.setdefault(new.name, new)
         old.count, old.bytes = max(old.count, new.count), max(old.bytes, new.bytes)
+        old.flops = max(old.flops, new.flops)
         old.ns = min(old.ns, new.ns)
 
 

@@ -14,6 +14,7 @@ from evaluator.evaluation import Baseline, Evaluation, KernelResources, Speedup
 from evaluator.problem import Problem
 from evaluator.workload import TensorSpec, Workload
 from evolver.proposers.base import Attempt
+from evolver.proposers.llm.bottleneck import Bound, bound_of
 
 LOG_CHARACTERS = 3000
 
@@ -28,7 +29,8 @@ class WorkloadFeedback:
     errors: tuple[str, ...] = ()
     candidate_us: float | None = None
     baseline_us: float | None = None
-    roofline_fraction: float | None = None
+    bound: Bound | None = None
+    """How near it comes to what the device can do, where it was timed."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ def signature_of(spec: object) -> str:
 
 def _workloads(evaluation: Evaluation, problem: Problem) -> tuple[WorkloadFeedback, ...]:
     found = []
-    for name in [w.name for w in shown_workloads(problem)]:
+    for workload in shown_workloads(problem):
+        name = workload.name
         judged = next((c for c in evaluation.correctness if c.workload == name), None)
         timing = next((t for t in evaluation.timings if t.workload == name), None)
         if judged is None:
@@ -98,7 +101,7 @@ def _workloads(evaluation: Evaluation, problem: Problem) -> tuple[WorkloadFeedba
                 ),
                 candidate_us=timing.candidate_us if timing else None,
                 baseline_us=timing.baselines_us.get(Baseline.EAGER) if timing else None,
-                roofline_fraction=timing.roofline_fraction if timing else None,
+                bound=bound_of(evaluation, timing, workload) if timing else None,
             )
         )
     return tuple(found)

@@ -3,14 +3,15 @@
 The system prompt states the objective, the hardware as found, the criteria and the
 constraints; the user prompt the reference, the top programs, previous attempts, the parent
 with its feedback, and one of KernelZero's four heuristics as a hint. A prompt over the budget
-loses what matters least first: failed attempts, diverse programs, the best ones, the log.
+loses what matters least first: what worked elsewhere, failed attempts, diverse programs, the
+best ones, the log.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -18,12 +19,15 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evaluator.backends import language_of
+from evolver.library.entry import Known
 from evolver.proposers.base import Attempt, ProposalContext
 from evolver.proposers.llm.endpoint import ExchangeFailed
 from evolver.proposers.llm.feedback import Feedback, feedback_on, shown_workloads, signature_of
 from evolver.proposers.llm.parsing import BLOCK_END, BLOCK_START
 from evolver.proposers.llm.tokens import TokenCounter
 from policies.model import EvaluatorPolicy
+
+KNOWN_SHOWN = 3
 
 
 class Hint(StrEnum):
@@ -91,6 +95,8 @@ class _Contents:
     """Slowest first: a model heeds what comes last."""
     diverse: tuple[Feedback, ...]
     failures: tuple[Feedback, ...]
+    known: tuple[Known, ...]
+    """The most telling first."""
 
 
 def make_prompt(
@@ -193,18 +199,21 @@ def _contents(context: ProposalContext, base: Attempt | None) -> _Contents:
         programs=shown(exemplars[:BEST_EXEMPLARS][::-1]),
         diverse=shown(exemplars[BEST_EXEMPLARS:]),
         failures=shown(context.failures),
+        known=tuple(context.known[:KNOWN_SHOWN]),
     )
 
 
 def _less(contents: _Contents) -> tuple[_Contents, str | None]:
     """Leave out what matters least, and say what; None where nothing can be."""
     c = contents
+    if c.known:
+        return replace(c, known=c.known[:-1]), "what worked elsewhere"
     if c.failures:
-        return _Contents(c.base, c.programs, c.diverse, c.failures[1:]), "a failed attempt"
+        return replace(c, failures=c.failures[1:]), "a failed attempt"
     if c.diverse:
-        return _Contents(c.base, c.programs, c.diverse[1:], ()), "a diverse program"
+        return replace(c, diverse=c.diverse[1:]), "a diverse program"
     if c.programs:
-        return _Contents(c.base, c.programs[1:], (), ()), "a top program"
+        return replace(c, programs=c.programs[1:]), "a top program"
     if c.base is not None and c.base.log:
-        return _Contents(c.base.without_log(), (), (), ()), "the parent's log"
+        return replace(c, base=c.base.without_log()), "the parent's log"
     return c, None

@@ -14,6 +14,7 @@ from evolver.proposers.base import Attempt, ProposalContext
 from evolver.proposers.llm.prompt import Form, Hint, Prompt, PromptTooLong, fenced, make_prompt
 from evolver.proposers.llm.tokens import token_counter
 from tests.builders import make_evaluation, make_problem, make_tensor
+from tests.evolver.library.builders import make_known
 from tests.evolver.proposers.llm.server import make_attempt, make_context, program
 
 SECRET = "zz-secret"
@@ -65,7 +66,8 @@ def test_the_parent_comes_with_its_feedback_between_the_markers() -> None:
     assert f"# EVOLVE-BLOCK-START\n{program(1.2)}# EVOLVE-BLOCK-END" in user
     for told in (
         "1.200 (1.198 to 1.202)", "100.00 µs against PyTorch's 120.00 µs",
-        "62 % of the memory bandwidth's limit", "40 registers, 16 bytes spilled, 2048 bytes of",
+        "62 % of the memory bandwidth's limit; bound by memory bandwidth",
+        "40 registers, 16 bytes spilled, 2048 bytes of",
     ):  # fmt: skip
         assert told in user
 
@@ -127,11 +129,26 @@ def test_what_matters_least_is_left_out_first() -> None:
     assert shorter.left_out[:3] == ("a failed attempt", "a diverse program", "a diverse program")
     assert shorter.tokens <= whole.tokens * 2 // 3
     assert "S = 1\n" in shorter.user
+    told = make_context(parent, exemplars=others[:5], failures=[failed], known=[make_known()])
+    assert prompt_of(told, parent, budget=whole.tokens + 10).left_out == ("what worked elsewhere",)
     least = prompt_of(context, parent, budget=whole.tokens // 3)
     assert "S = 1\n" not in least.user
     assert "S = 0\n" in least.user
     with pytest.raises(PromptTooLong, match="estimate"):
         prompt_of(context, parent, budget=500)
+
+
+def test_what_worked_elsewhere_is_told_of_three_at_most() -> None:
+    known = [make_known(plan=f"Plan number {n}.", low=1.4) for n in range(5)]
+    user = prompt_of(make_context(known=known)).user
+    assert (
+        "1.50 times as fast (1.40 to 1.61), code with norm, reduction on cpu: Plan number 0."
+        in user
+    )
+    assert "-BLOCK = 64\n+BLOCK = 128" in user
+    assert ("Plan number 2." in user, "Plan number 3." in user) == (True, False)
+    assert "somewhere/else" not in user
+    assert "What made other programs faster" not in prompt_of(make_context()).user
 
 
 def test_a_program_cannot_close_its_fence() -> None:
