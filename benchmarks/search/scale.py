@@ -1,8 +1,9 @@
 """How the store and the search's state bear a very long run.
 
 Each insert is what one candidate costs the search itself: its proposal and its evaluation
-are committed to a real store, and both are taken into the state. The sources are Triton
-kernels of a hundred lines in a few strategies, the evaluations of four workloads. What
+are committed to a real store, and both are taken into the state. The sources that are timed
+are Triton kernels of sixty lines in a few strategies, the evaluations of four workloads;
+between the two ends the kernels are short, so that the measurement itself takes minutes. What
 proposing costs (making the source, and its hash) is left out. It runs in a process of its
 own, whose peak memory is the figure:
 
@@ -18,10 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 
 from evaluator.candidate import BackendName, Candidate
@@ -77,11 +77,10 @@ def fill(folder: Path, candidates: int) -> Scale:
     """Fill a store in ``folder`` and a state with candidates, and time it."""
     path = folder / "run.db"
     store, state = Store.create(path), SearchState()
-    made = attempts(random.Random(0))  # noqa: S311 - not for secrets
     probe = min(PROBE, candidates // 2)
-    first = _insert(store, state, islice(made, probe))
-    _insert(store, state, islice(made, candidates - 2 * probe))
-    last = _insert(store, state, islice(made, probe))
+    first = _insert(store, state, attempts(range(probe)))
+    _insert(store, state, attempts(range(probe, candidates - probe), longest=2))
+    last = _insert(store, state, attempts(range(candidates - probe, candidates)))
     replay = _replay(store, state.sequence - 2 * probe) / probe
     store.close()
     return Scale(
@@ -140,12 +139,13 @@ def _entry(
     )
 
 
-def attempts(rng: random.Random) -> Iterator[tuple[Candidate, Evaluation]]:
-    """Yield candidates that differ, with what was found about each."""
-    number = 0
-    while True:
-        number += 1
-        source = _source(number, rng)
+def attempts(
+    numbers: Iterable[int], *, longest: int = 80
+) -> Iterator[tuple[Candidate, Evaluation]]:
+    """Yield candidates that differ, of up to so many steps, with what was found about each."""
+    for number in numbers:
+        rng = random.Random(number)  # noqa: S311 - not for secrets
+        source = _source(number, rng, longest)
         candidate = Candidate.create(source, backend=BackendName.TRITON, proposer="mutate")
         yield candidate, _evaluation(candidate.id, rng)
 
@@ -190,8 +190,9 @@ def entry(x):
 """
 
 
-def _source(number: int, rng: random.Random) -> str:
-    steps = [f"    value = value * {rng.random():.3f} + {number}.0\n"] * rng.randrange(1, 80)
+def _source(number: int, rng: random.Random, longest: int) -> str:
+    step = f"    value = value * {rng.random():.3f} + {number}.0\n"
+    steps = [step] * rng.randrange(1, longest)
     form = rng.choice((_LOOPED, _AT_ONCE, _PLAIN))
     return _HEAD + form + "".join(steps) + _TAIL.format(block=rng.choice((256, 512, 1024)))
 
