@@ -15,16 +15,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from evaluator.candidate import BackendName
 from evaluator.machine import gpus, package_version
 from evaluator.problem import LoadedProblem, load_problem
+from evaluator.records import complaint
 from evaluator.service import Evaluator
-from evolver.budget import DEFAULT_STEPS, Budget
+from evolver.budget import DEFAULT_STEPS
 from evolver.errors import SearchError
+from evolver.modes import SearchMode
 from evolver.progress import Observer, ignore
 from evolver.proposers.base import Proposer
 from evolver.proposers.llm.config import LlmConfig
-from evolver.run import Run, RunConfig, problem_sha256, require_free
+from evolver.run import ISLANDS, Run, RunConfig, problem_sha256, require_free
 from evolver.summary import Summary
 from policies.model import EvaluatorPolicy
 
@@ -51,9 +55,39 @@ class SearchOrder:
     backend: BackendName | None = None
     steps: int | None = None
     minutes: float | None = None
+    gpu_seconds: float | None = None
+    tokens: int | None = None
+    money_usd: float | None = None
     seed: int | None = None
+    mode: SearchMode | None = None
+    islands: int | None = None
+    adaptive: bool | None = None
     llm: LlmConfig | None = None
     """The models to ask; None asks none."""
+
+    @property
+    def budget(self) -> dict[str, float | None]:
+        """The limits that end a search: given together, so that none of an earlier budget stays."""
+        return {"steps": self.steps, "minutes": self.minutes, "gpu_seconds": self.gpu_seconds}
+
+    def llm_within_limits(self, models: LlmConfig | None) -> LlmConfig | None:
+        """Return ``models`` with the limits of tokens and money that are asked for.
+
+        Raises:
+            SearchError: limits are asked for, but no model is.
+        """
+        asked = {"max_tokens": self.tokens, "max_usd": self.money_usd}
+        limits = {name: limit for name, limit in asked.items() if limit is not None}
+        if not limits:
+            return models
+        if models is None:
+            raise SearchError(
+                "a limit of tokens or money is for models, and none is asked; name one with --model"
+            )
+        try:
+            return LlmConfig.model_validate({**models.model_dump(), **limits})
+        except ValidationError as error:
+            raise SearchError(f"the limits do not fit the models: {complaint(error)}") from error
 
 
 def extract_stage(target: str, repository: Path, *, workloads: Path | None = None) -> LoadedProblem:
@@ -170,7 +204,7 @@ def _search(
         evaluator,
         seeders=lineup.seeders,
         proposers=lineup.proposers,
-        budget=Budget(steps=run.config.steps, minutes=run.config.minutes),
+        budget=run.config.budget,
         observer=observer,
         startup_seconds=time.monotonic() - began,
     )
@@ -178,18 +212,37 @@ def _search(
 
 
 def _resumed(loaded: LoadedProblem, run_path: Path, order: SearchOrder) -> Run:
-    run = Run.resume(run_path, loaded=loaded, backend=order.backend, seed=order.seed)
-    if order.steps is not None or order.minutes is not None:
-        run.set_budget(steps=order.steps, minutes=order.minutes)
-    if order.llm is not None:
-        run.set_llm(order.llm)
+    run = Run.resume(
+        run_path,
+        loaded=loaded,
+        backend=order.backend,
+        seed=order.seed,
+        mode=order.mode,
+        islands=order.islands,
+    )
+    try:
+        run.reconfigure(**_changes(run, order))
+    except BaseException:
+        run.close()
+        raise
     return run
+
+
+def _changes(run: Run, order: SearchOrder) -> dict[str, object]:
+    """Return what a resumption asks to be different from now on."""
+    changes: dict[str, object] = {"llm": order.llm_within_limits(order.llm or run.config.llm)}
+    if any(limit is not None for limit in order.budget.values()):
+        changes |= order.budget
+    if order.adaptive is not None:
+        changes["adaptive"] = order.adaptive
+    return changes
 
 
 def _config(loaded: LoadedProblem, order: SearchOrder) -> RunConfig:
     from evolver.proposers.mutate import OPERATORS
 
-    unlimited = order.steps is None and order.minutes is None
+    unlimited = all(limit is None for limit in order.budget.values())
+    mode = order.mode or SearchMode.EVOLVE
     backend = order.backend or default_backend()
     if backend not in OPERATORS and order.llm is None:
         raise SearchError(
@@ -204,7 +257,11 @@ def _config(loaded: LoadedProblem, order: SearchOrder) -> RunConfig:
         seed=order.seed or 0,
         steps=DEFAULT_STEPS if unlimited else order.steps,
         minutes=order.minutes,
-        llm=order.llm,
+        gpu_seconds=order.gpu_seconds,
+        mode=mode,
+        islands=order.islands or (ISLANDS if mode is SearchMode.EVOLVE else 1),
+        adaptive=order.adaptive or False,
+        llm=order.llm_within_limits(order.llm),
         versions=_versions(),
         created_at=datetime.now(UTC),
     )

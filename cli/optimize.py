@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.failures import ExitCode, Interrupted
-from cli.options import SandboxOption, backend_named, llm_named, use_sandbox
+from cli.options import SandboxOption, backend_named, llm_named, mode_named, use_sandbox
 
 if TYPE_CHECKING:
     from bot.pipeline import SearchOrder
@@ -45,7 +45,32 @@ def optimize(
     minutes: Annotated[
         float | None, typer.Option(min=0.0, help="Wall time, over all sessions of the run.")
     ] = None,
+    gpu_seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="Time that the GPU is held, over all sessions.")
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="Of models, in and out; others then go on alone.")
+    ] = None,
+    money: Annotated[
+        float | None, typer.Option(metavar="USD", min=0.0, help="For models that have prices.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Default: 0.")] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[evolve|sequential|best-of-n|random]",
+            help="What a proposal starts from. Default: evolve.",
+        ),
+    ] = None,
+    islands: Annotated[
+        int | None, typer.Option(min=1, help="Archives side by side. Default: 2.")
+    ] = None,
+    adaptive: Annotated[
+        bool | None,
+        typer.Option(
+            "--adaptive/--no-adaptive", help="End on a plateau, before the budget is spent."
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Run directory. Default: runs/<problem>-<date>."),
@@ -74,7 +99,13 @@ def optimize(
         backend=backend_named(backend),
         steps=steps,
         minutes=minutes,
+        gpu_seconds=gpu_seconds,
+        tokens=tokens,
+        money_usd=money,
         seed=seed,
+        mode=mode_named(mode),
+        islands=islands,
+        adaptive=adaptive,
         llm=llm_named(model or [], endpoint, llm),
     )
     loaded = _problem(source, repo, workloads)

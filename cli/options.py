@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from evaluator.candidate import BackendName
+    from evolver.modes import SearchMode
     from evolver.proposers.llm.config import LlmConfig
     from policies.model import EvaluatorPolicy
 
@@ -72,6 +73,22 @@ def backend_named(name: str | None) -> BackendName | None:
     if name not in names:
         raise typer.BadParameter(f"--backend {name}: choose one of {', '.join(names)}")
     return BackendName(name)
+
+
+def mode_named(name: str | None) -> SearchMode | None:
+    """Return the mode that ``--mode`` names; None where the option is not given.
+
+    Raises:
+        typer.BadParameter: there is no such mode.
+    """
+    from evolver.modes import SearchMode
+
+    if name is None:
+        return None
+    try:
+        return SearchMode(name)
+    except ValueError:
+        raise typer.BadParameter(f"--mode {name}: choose one of {', '.join(SearchMode)}") from None
 
 
 def llm_named(models: list[str], endpoint: str | None, path: Path | None) -> LlmConfig | None:

@@ -15,6 +15,13 @@ class Evaluator(Protocol):
     outputs, baselines) between calls, and is a context manager that frees it.
     """
 
+    @property
+    def lanes(self) -> int:
+        """How many candidates may be screened at once, from threads; 1 where nothing else may run.
+
+        Where it is 1 the host is what is timed, and whoever asks keeps still meanwhile.
+        """
+
     def screen(self, candidate: Candidate, *, incumbent_us: float | None = None) -> Evaluation:
         """Judge ``candidate`` as cheaply as its fate allows.
 

@@ -8,8 +8,9 @@ few times in a row rests.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 EXPLORATION = 0.5
 REST_AFTER = 8
@@ -56,19 +57,29 @@ class Bandit:
         arm.cost += cost
         arm.gain += gain
 
-    def choose(self, proposers: Sequence[str]) -> str | None:
-        """Return the proposer to ask next; None when all of them rest. Ties go to the first."""
+    def wake(self) -> None:
+        """Let those who rest be asked again: there is something new to start from."""
+        for arm in self._arms.values():
+            arm.empty_in_a_row = 0
+
+    def choose(
+        self, proposers: Sequence[str], asked: Mapping[str, int] = MappingProxyType({})
+    ) -> str | None:
+        """Return the proposer to ask next; None when all of them rest. Ties go to the first.
+
+        ``asked`` counts the proposals in flight: they are pulls whose gain is not known yet.
+        """
         arms = {name: self._arms.get(name, Arm()) for name in proposers}
         awake = {name: arm for name, arm in arms.items() if not arm.rests}
         if not awake:
             return None
-        total = sum(arm.pulls for arm in awake.values())
-        best_rate = max(arm.rate for arm in awake.values())
-        return max(awake, key=lambda name: _upper_bound(awake[name], total, best_rate))
+        pulls = {name: arm.pulls + asked.get(name, 0) for name, arm in awake.items()}
+        total, best_rate = sum(pulls.values()), max(arm.rate for arm in awake.values())
+        return max(awake, key=lambda n: _upper_bound(awake[n].rate, pulls[n], total, best_rate))
 
 
-def _upper_bound(arm: Arm, total_pulls: int, best_rate: float) -> float:
-    if arm.pulls == 0:
+def _upper_bound(rate: float, pulls: int, total_pulls: int, best_rate: float) -> float:
+    if pulls == 0:
         return math.inf
-    mean = arm.rate / best_rate if best_rate > 0 else 0.0
-    return mean + EXPLORATION * math.sqrt(2 * math.log(total_pulls) / arm.pulls)
+    mean = rate / best_rate if best_rate > 0 else 0.0
+    return mean + EXPLORATION * math.sqrt(2 * math.log(total_pulls) / pulls)

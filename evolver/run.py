@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import IO, Literal, Self
 
 import yaml
-from pydantic import NonNegativeFloat, NonNegativeInt, ValidationError
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
 
 from evaluator.candidate import BackendName, Candidate
 from evaluator.evaluation import Evaluation
@@ -40,6 +40,7 @@ from evaluator.problem import (
     sha256_text,
 )
 from evaluator.records import Record, complaint
+from evolver.budget import Budget
 from evolver.costs import Cost
 from evolver.errors import (
     RunDamaged,
@@ -49,6 +50,7 @@ from evolver.errors import (
     RunMissing,
     RunUnwritable,
 )
+from evolver.modes import SearchMode
 from evolver.proposers.llm.config import LlmConfig
 from evolver.store import EntryKind, LogEntry, Store
 from evolver.summary import Summary, summarise, winning_entry
@@ -59,10 +61,15 @@ PROBLEM_DIRECTORY = "problem"
 BEST_DIRECTORY = "best"
 SUMMARY_FILE = "summary.json"
 LOCK_FILE = "lock"
+ISLANDS = 2
+"""Of a search that is not told how many."""
 
 
 class RunConfig(Record):
-    """What was asked. Problem, backend and seed never change; a resumption may set a new budget."""
+    """What was asked. Problem, backend, seed, mode and islands never change; the rest may.
+
+    A resumption may set a new budget, name other models, or change whether it is adaptive.
+    """
 
     schema_version: Literal[1] = 1
     problem_id: str
@@ -73,10 +80,27 @@ class RunConfig(Record):
     """Evaluations of new candidates; None is no limit."""
     minutes: NonNegativeFloat | None = None
     """Wall time over all sessions; None is no limit."""
+    gpu_seconds: NonNegativeFloat | None = None
+    """For which the device may be held, over all sessions; None is no limit."""
+    mode: SearchMode = SearchMode.EVOLVE
+    islands: PositiveInt = ISLANDS
+    adaptive: bool = False
+    """Whether the search may end, or turn elsewhere, before the budget is spent."""
     llm: LlmConfig | None = None
     """The models that are asked, and how; None asks none. A resumption may name others."""
     versions: dict[str, str]
     created_at: datetime
+
+    @property
+    def budget(self) -> Budget:
+        """What the run may spend; the limits of tokens and money are those of its models."""
+        return Budget(
+            steps=self.steps,
+            minutes=self.minutes,
+            gpu_seconds=self.gpu_seconds,
+            tokens=self.llm.max_tokens if self.llm else None,
+            money_usd=self.llm.max_usd if self.llm else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -141,6 +165,8 @@ class Run:
         loaded: LoadedProblem | None = None,
         backend: BackendName | None = None,
         seed: int | None = None,
+        mode: SearchMode | None = None,
+        islands: int | None = None,
     ) -> Self:
         """Open the run at ``path`` to continue it, and lock it.
 
@@ -154,7 +180,7 @@ class Run:
         """
         run = cls._open(path, writable=True)
         try:
-            run._require(loaded, backend, seed)
+            run._require(loaded, backend=backend, seed=seed, mode=mode, islands=islands)
         except BaseException:
             run.close()
             raise
@@ -176,17 +202,12 @@ class Run:
             stack.callback(store.close)
             return cls(path, config, loaded, store, stack.pop_all())
 
-    def _require(
-        self, loaded: LoadedProblem | None, backend: BackendName | None, seed: int | None
-    ) -> None:
+    def _require(self, loaded: LoadedProblem | None, **wanted: object) -> None:
+        problem = problem_sha256(loaded)[:12] if loaded else None
         asked: dict[str, tuple[object, object]] = {
-            "problem": (
-                self.config.problem_sha256[:12],
-                problem_sha256(loaded)[:12] if loaded else None,
-            ),
-            "backend": (self.config.backend.value, backend.value if backend else None),
-            "seed": (self.config.seed, seed),
+            "problem": (self.config.problem_sha256[:12], problem)
         }
+        asked |= {name: (getattr(self.config, name), wants) for name, wants in wanted.items()}
         differing = [
             f"{name}: the run has {has}, you ask for {wants}"
             for name, (has, wants) in asked.items()
@@ -198,23 +219,15 @@ class Run:
                 "Leave the option out, or start a new run in another directory"
             )
 
-    def set_budget(self, *, steps: int | None, minutes: float | None) -> None:
-        """Write down another budget; what was asked last is what the run is reproduced with.
+    def reconfigure(self, **changes: object) -> None:
+        """Write down another budget, models, or adaptiveness: what the run goes on with.
+
+        What was asked last is what the run is reproduced with.
 
         Raises:
             RunUnwritable: ``run.yaml`` cannot be written.
         """
-        self._reconfigure(self.config.model_copy(update={"steps": steps, "minutes": minutes}))
-
-    def set_llm(self, llm: LlmConfig) -> None:
-        """Write down which models are asked from now on.
-
-        Raises:
-            RunUnwritable: ``run.yaml`` cannot be written.
-        """
-        self._reconfigure(self.config.model_copy(update={"llm": llm}))
-
-    def _reconfigure(self, config: RunConfig) -> None:
+        config = self.config.model_copy(update=changes)
         if config != self.config:
             with _writing(self.path):
                 replace_text(self.path / CONFIG_FILE, config.to_yaml())

@@ -80,6 +80,8 @@ class EntryKind(StrEnum):
     """The proposer had nothing to offer."""
     BROKEN = "broken"
     """The proposer failed; ``detail`` holds the error."""
+    ABANDONED = "abandoned"
+    """The session ended before the proposer did; its cost so far is counted."""
     SEEDED = "seeded"
     """This proposer has given all its seeds; ``detail`` says what it could not give, and why."""
     REMEASURED = "remeasured"
@@ -87,7 +89,7 @@ class EntryKind(StrEnum):
     CONFIRMED = "confirmed"
     """A contender was judged in fresh processes; the verdict is the evaluation's."""
     ADVISED = "advised"
-    """The search was sent in another direction, or was to end; ``detail`` says why."""
+    """The search was sent in another direction, and why; ``proposer`` rests meanwhile."""
     STOPPED = "stopped"
     """The search came to its end, and all is confirmed; ``detail`` says why it stopped."""
 

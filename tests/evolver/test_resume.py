@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from evolver.run import Run
-from evolver.search import replay
+from evolver.journal import replay
 from evolver.store import EntryKind, LogEntry
 from evolver.summary import Outcome
 from tests.evolver.toys import ROOT, ToyEvaluator, make_run, make_search
@@ -102,9 +102,9 @@ def test_the_state_of_a_resumed_run_is_the_state_that_was(tmp_path: Path) -> Non
         search = make_search(run, steps=30)
         search.search()
         lived, rebuilt = search.state, replay(run)
-    assert rebuilt.archive.cells == lived.archive.cells
-    assert rebuilt.archive.top == lived.archive.top
-    assert rebuilt.archive.failures == lived.archive.failures
+    assert rebuilt.islands.island(0).cells == lived.islands.island(0).cells
+    assert rebuilt.islands.island(0).top == lived.islands.island(0).top
+    assert rebuilt.islands.island(0).failures == lived.islands.island(0).failures
     assert rebuilt.confirmed == lived.confirmed
     assert rebuilt.counts == lived.counts
 

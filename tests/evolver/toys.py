@@ -52,8 +52,12 @@ class ToyEvaluator:
     """Believes a candidate's own number; negative is incorrect. Keeps what it was asked."""
 
     def __init__(
-        self, pause_seconds: float = 0.0, on_screen: Callable[[Candidate], Any] = id
+        self,
+        pause_seconds: float = 0.0,
+        on_screen: Callable[[Candidate], Any] = id,
+        lanes: int = 1,
     ) -> None:
+        self.lanes = lanes
         self.screened: list[str] = []
         self.confirmed: list[str] = []
         self.refuses: set[str] = set()

@@ -1,0 +1,74 @@
+"""Work in flight: what runs beside the search, in threads that touch neither state nor log.
+
+Whoever starts work says what is to be done with its outcome; that is done in the thread that
+lands it, one at a time, in the order of arrival. ``serial`` runs everything at once in the
+caller's thread instead: where the host is what is timed, nothing may run beside it.
+
+Threads are daemons: an interrupted search does not wait for a model's reply.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Flights:
+    """Starts work and lands its outcomes. For one thread alone to call."""
+
+    def __init__(self, *, serial: bool) -> None:
+        self._serial = serial
+        self._arrivals: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._in_flight = 0
+        self._began = time.perf_counter()
+        self._away = 0.0
+
+    def __len__(self) -> int:
+        """Number of flights that have not landed."""
+        return self._in_flight
+
+    def start(self, work: Callable[[], T], then: Callable[[Future[T]], None]) -> None:
+        """Run ``work`` in a thread; ``then`` takes its outcome when it lands."""
+        outcome: Future[T] = Future()
+
+        def fly() -> None:
+            try:
+                outcome.set_result(work())
+            except BaseException as error:  # ``then`` meets it
+                outcome.set_exception(error)
+            self._arrivals.put(lambda: then(outcome))
+
+        self._in_flight += 1
+        if self._serial:
+            with self.away():
+                fly()
+        else:
+            threading.Thread(target=fly, daemon=True).start()
+
+    def land(self) -> None:
+        """Wait for the next arrival and do what was to be done with it."""
+        with self.away():
+            arrived = self._arrivals.get()
+        self._in_flight -= 1
+        arrived()
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Count the time inside as work or waiting, not as the search's own."""
+        left = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._away += time.perf_counter() - left
+
+    @property
+    def overhead_seconds(self) -> float:
+        """What the calling thread itself took so far: neither waiting nor in ``away``."""
+        return time.perf_counter() - self._began - self._away

@@ -1,0 +1,48 @@
+"""Asks between proposals whether the search should go on, and keeps the answer.
+
+The rules are pure (``adaptive.py``, ``headroom.py``); here they meet the run: its problem, the
+policy, and what its state has become.
+"""
+
+from __future__ import annotations
+
+from evolver.adaptive import Advice, Decision, advise
+from evolver.headroom import Headroom, headroom_of
+from evolver.run import Run
+from evolver.state import SearchState
+from policies.model import EvaluatorPolicy, SearchPolicy
+
+_GO_ON = Decision(Advice.CONTINUE, "")
+
+
+class Guide:
+    """Says of a run's state whether to continue, stop or redirect; once for each state."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._policy = SearchPolicy.default()
+        self._asked: tuple[int, int, int] | None = None
+        self._decision = _GO_ON
+
+    def decide(self, state: SearchState) -> Decision:
+        """Return the decision by the evaluations so far, always the same for the same log."""
+        asked = (len(state.history), len(state.redirected), state.seeds)
+        if self._run.config.adaptive and asked != self._asked:
+            self._asked = asked
+            self._decision = advise(
+                state.history[max(0, state.seeds - 1) :],
+                self._headroom(state),
+                self._policy.adaptive,
+                redirected=state.redirected,
+            )
+        return self._decision
+
+    def _headroom(self, state: SearchState) -> Headroom | None:
+        if state.first_timed is None:
+            return None
+        return headroom_of(
+            state.first_timed,
+            self._run.loaded.problem,
+            self._policy.headroom,
+            costs=EvaluatorPolicy.default().triviality,
+        )
