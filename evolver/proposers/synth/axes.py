@@ -28,7 +28,7 @@ class Axes:
     of: tuple[tuple[Product, ...], ...]
     """Per node, per axis."""
     meets: tuple[frozenset[Atom], ...]
-    """Per node, the atoms of its operands along which elements meet."""
+    """Per node, the atoms along which elements meet, those that come of it (top-k) included."""
     moves: tuple[tuple[tuple[int, frozenset[Atom]], ...], ...]
     """Per node, the operands whose elements it moves, each with the atoms that they move along."""
 
@@ -87,7 +87,9 @@ class _Finder:
                 return list(self._of[operands[0]])
             case ir.TopK(axis=axis):
                 self._meet(operands[0], (axis,))
-                return self._with_new(operands[:1], axis, node.type.shape)
+                found = self._with_new(operands[:1], axis, node.type.shape)
+                self._meets[-1].append(found[axis])
+                return found
             case ir.Matmul() | ir.Convolution():
                 for operand in operands:
                     self._meet(operand, range(len(self._of[operand])))
