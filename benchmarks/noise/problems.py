@@ -79,7 +79,8 @@ def copies(
         source = source.replace("iterations + extra", "iterations")
     return [
         Candidate.create(
-            source.replace(f"_{name}", f"_{name}_{number}"),
+            # Names do not make a program another; a constant that nobody reads does.
+            source.replace(f"_{name}", f"_{name}_{number}") + f"\nCOPY = {number}\n",
             backend=BackendName.TRITON,
             proposer="copy",
         )

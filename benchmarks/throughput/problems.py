@@ -131,9 +131,11 @@ class Operator:
         rounds = itertools.count()
         texts: list[str] = []
         while len(texts) < count:
-            suffix = f"_v{next(rounds)}"  # a new name is a new kernel to Triton's cache
+            number = next(rounds)
+            suffix = f"_v{number}"  # a new name is a new kernel to Triton's cache
             texts += [
                 _HEADER
+                + f"\nROUND = {number}\n"  # and to ksmith, which sees through names
                 + (self.kernel % launch)
                 .replace(f"_{self.name}[", f"_{self.name}{suffix}[")
                 .replace(f"def _{self.name}(", f"def _{self.name}{suffix}(")
