@@ -21,28 +21,32 @@ class Guide:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._policy = SearchPolicy.default()
+        self._costs = EvaluatorPolicy.default().triviality
+        self._headroom: Headroom | None = None
         self._asked: tuple[int, int, int] | None = None
         self._decision = _GO_ON
 
     def decide(self, state: SearchState) -> Decision:
         """Return the decision by the evaluations so far, always the same for the same log."""
+        if self._headroom is None:
+            self._headroom = self._predict(state)
         asked = (len(state.history), len(state.redirected), state.seeds)
         if self._run.config.adaptive and asked != self._asked:
             self._asked = asked
             self._decision = advise(
                 state.history[max(0, state.seeds - 1) :],
-                self._headroom(state),
+                self._headroom,
                 self._policy.adaptive,
                 redirected=state.redirected,
             )
         return self._decision
 
-    def _headroom(self, state: SearchState) -> Headroom | None:
+    def _predict(self, state: SearchState) -> Headroom | None:
         if state.first_timed is None:
             return None
         return headroom_of(
             state.first_timed,
             self._run.loaded.problem,
             self._policy.headroom,
-            costs=EvaluatorPolicy.default().triviality,
+            costs=self._costs,
         )

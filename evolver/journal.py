@@ -27,6 +27,8 @@ from evolver.store import EntryKind, LogEntry
 TROUBLE_LIMIT = 4
 """Evaluations in a row that fail through the machine's fault, after which it is given up."""
 
+ATTEMPTS_KEPT = 64
+
 
 class Journal:
     """Log, state and clock of a run that is open for writing."""
@@ -49,6 +51,8 @@ class Journal:
         """Evaluations in a row that failed through the machine's fault."""
         self.advice = ""
         """Why the search goes on as it does, where it was advised; shown to who watches."""
+        self._attempts: dict[str, Attempt] = {}
+        """What was read last: the same few are shown again and again."""
         self._observer = observer
         self._started = clock() - self.state.elapsed_seconds - startup_seconds
 
@@ -93,6 +97,7 @@ class Journal:
         self.run.store.append(entry, candidate)
         self.state.apply(entry, candidate)
         if evaluation is not None:
+            self._attempts.pop(evaluation.candidate_id, None)
             self.report(Phase.PROPOSING, proposer, evaluation.message, evaluation)
             self._watch_machine(evaluation)
 
@@ -114,8 +119,13 @@ class Journal:
 
     def attempt(self, candidate_id: str) -> Attempt:
         """Return a judged candidate with what was last found about it."""
-        store = self.run.store
-        return Attempt(store.candidate(candidate_id), store.latest_evaluation(candidate_id))
+        store, kept = self.run.store, self._attempts
+        if candidate_id not in kept:
+            evaluation = store.latest_evaluation(candidate_id)
+            kept[candidate_id] = Attempt(store.candidate(candidate_id), evaluation)
+            if len(kept) > ATTEMPTS_KEPT:
+                del kept[next(iter(kept))]
+        return kept[candidate_id]
 
     def incumbent_us(self) -> float | None:
         """Return the leader's time, where it was measured."""
