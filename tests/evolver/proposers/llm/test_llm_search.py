@@ -7,9 +7,10 @@ from pathlib import Path
 from evaluator.candidate import Candidate
 from evaluator.evaluation import Evaluation, Status
 from evaluator.source_policy import check_source
+from evolver.proposers.base import Proposer
 from evolver.run import Run
 from evolver.store import EntryKind
-from evolver.summary import Outcome
+from evolver.summary import Outcome, Summary
 from policies.model import EvaluatorPolicy
 from tests.builders import make_evaluation
 from tests.evolver.proposers.llm.server import (
@@ -72,6 +73,38 @@ def test_a_models_improvement_wins_and_its_faults_cost_their_attempt(tmp_path: P
     assert kinds.count(EntryKind.BROKEN) == 3  # the web page; two that the repair did not mend
     assert kinds.count(EntryKind.EVALUATED) == 3
     assert best.candidate.description == "Keep the row in registers."
+
+
+GARBAGE = [
+    raw(b"<html>Log in</html>"),
+    say("<think>" + "hm " * 3000),
+    say(""),
+    say(full("SPEED = 9.0\0\n")),
+    say(full(REWRITES_THE_REFERENCE)),
+    say("word " * 200_000),
+    say(full(program(9.0)), finish="length"),
+    raw(b'{"generated_text": "SPEED = 9.0"}', kind="application/json"),
+    say("```python\nSPEED = 9.0\n```\nand\n```python\nimport os\n```\n"),
+    say(full(program(-1.0))),
+    cut("<plan>"),
+    refuse(503),
+]
+
+
+def test_garbage_never_harms_a_run(tmp_path: Path) -> None:
+    """With a model that says nothing of use, a run ends with the same winner as without it."""
+
+    def run_with(*models: Proposer) -> Summary:
+        with make_run(tmp_path / f"run-{len(models)}") as run:
+            search = make_search(run, PolicedEvaluator(), seeds=(0.8, 1.9, 1.1), proposers=models)
+            return search.search()
+
+    with scripted_server(*GARBAGE) as server:
+        found = run_with(make_proposer(server, tmp_path))
+        assert len(server.requests) >= len(GARBAGE)
+    alone = run_with()
+    assert (found.outcome, alone.outcome) == (Outcome.FASTER, Outcome.FASTER)
+    assert (found.best_candidate_id, found.speedups) == (alone.best_candidate_id, alone.speedups)
 
 
 def test_a_dead_endpoint_rests_and_the_others_go_on(tmp_path: Path) -> None:
