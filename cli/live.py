@@ -45,9 +45,6 @@ def make_view() -> View:
 class Lines:
     """One line per finished evaluation, for logs."""
 
-    def __init__(self) -> None:
-        self._advice = ""
-
     def __call__(self, progress: Progress) -> None:
         """Print what has just ended."""
         if progress.finished is not None:
@@ -56,9 +53,7 @@ class Lines:
             print("confirming the best in fresh processes", file=sys.stderr, flush=True)
         elif progress.phase is Phase.STOPPED:
             print(f"stopped: {progress.description}", file=sys.stderr, flush=True)
-        if progress.advice != self._advice:
-            print(f"spent {spent_of(progress)}", file=sys.stderr, flush=True)
-            self._advice = progress.advice
+            print(f"spent: {spent_of(progress)}", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Self:
         """Say what the first seconds go into."""

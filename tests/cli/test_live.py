@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -64,8 +65,9 @@ def test_the_cost_so_far_and_the_advice_are_one_line(capsys: pytest.CaptureFixtu
     assert line in console.export_text()
     lines = Lines()
     lines(progress)
-    lines(progress)
-    assert capsys.readouterr().err == f"spent {line}\n"
+    assert capsys.readouterr().err == ""
+    lines(replace(progress, phase=Phase.STOPPED, description="enough"))
+    assert capsys.readouterr().err == f"stopped: enough\nspent: {line}\n"
 
 
 def test_counts_of_nothing_are_just_zero() -> None:
