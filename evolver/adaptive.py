@@ -57,6 +57,8 @@ class Point:
     roofline_fraction: float | None
     """The share of what memory allows that the leader reaches; None where nobody knows."""
     proposer: str
+    correct: bool = True
+    """Whether anything correct was found, timed or not."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def point_after(leader: Evaluation | None, *, cost: Cost, evaluated: int, propos
         high=speedup.high if speedup else None,
         roofline_fraction=_mean_fraction(fractions),
         proposer=proposer,
+        correct=leader is not None,
     )
 
 
@@ -118,6 +121,8 @@ def advise(
     """
     if len(history) < rule.minimum:
         return Decision(Advice.CONTINUE, f"{len(history)} evaluations tell too little")
+    if history[-1].correct and history[-1].best_lower is None:
+        return Decision(Advice.CONTINUE, "nothing was timed, so nothing can be concluded")
     ended = _at_the_limit(history[-1], headroom, rule)
     if ended is not None:
         return Decision(Advice.STOP, ended)

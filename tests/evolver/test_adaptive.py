@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -41,6 +42,7 @@ def make_history(
             high=bound,
             roofline_fraction=fraction,
             proposer=proposers[n % len(proposers)],
+            correct=bound is not None,
         )
         for n, bound in enumerate(bounds, 1)
     ]
@@ -104,6 +106,11 @@ def test_a_search_without_anything_correct_is_redirected_and_then_given_up() -> 
     nothing: list[float | None] = [None] * FIXED_STEPS
     assert decided(nothing[: RULE.minimum]).advice is Advice.REDIRECT
     assert stopped_at(nothing) == RULE.hopeless
+
+
+def test_where_nothing_can_be_timed_nothing_is_concluded() -> None:
+    untimed = [replace(p, correct=True) for p in make_history([None] * FIXED_STEPS)]
+    assert advise(untimed, None, RULE).advice is Advice.CONTINUE
 
 
 def test_the_first_correct_candidate_gives_a_search_time_again() -> None:
