@@ -98,7 +98,7 @@ def _rename_triton_functions(tree: ast.Module, nodes: Sequence[ast.AST]) -> None
     bound = Counter(_bound_names(nodes))
     quoted = {n.value for n in nodes if isinstance(n, ast.Constant)}
     renamed = {
-        function.name: f"%{number}"
+        function.name: f"%kernel {number}"
         for number, function in enumerate(found)
         if bound[function.name] == 1 and function.name not in quoted
     }
@@ -136,7 +136,7 @@ def _rename_locals(function: ast.FunctionDef) -> None:
     arguments = {a.arg for a in nodes_in(function.args) if isinstance(a, ast.arg)}
     stored = [n.id for n in inside if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)]
     own = dict.fromkeys(name for name in stored if name not in arguments)
-    _rename(inside, {name: f"%{number}" for number, name in enumerate(own)})
+    _rename(inside, {name: f"%local {number}" for number, name in enumerate(own)})
 
 
 def _rename(nodes: Iterable[ast.AST], renamed: dict[str, str]) -> None:

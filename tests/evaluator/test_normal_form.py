@@ -76,6 +76,11 @@ def test_names_that_mean_something_keep_their_meaning(one: str, other: str) -> N
     assert not is_same(one, other)
 
 
+def test_a_kernel_and_a_local_are_never_taken_for_each_other() -> None:
+    kernel = "@triton.jit\ndef k(x):\n    pass\ndef f(x):\n    y = x\n    return "
+    assert not is_same(kernel + "y", kernel + "k")
+
+
 def test_a_kernel_whose_name_is_looked_up_keeps_it() -> None:
     listed = TRITON + "\n__all__ = ['rms_norm_kernel', 'k']\n"
     renamed = listed.replace("def rms_norm_kernel", "def k").replace(" rms_norm_kernel[", " k[")
