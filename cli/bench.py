@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -192,7 +193,7 @@ def kernelbench(
         seed=seed,
         minutes=minutes,
         most_gib=most_gib,
-        tables=[Table(name) for name in _named(tables, {t.value for t in Table}, "--tables")],
+        tables=[Table(name) for name in _named(tables, list(Table), "--tables")],
     )
     chosen = backend_named(backend) or default_backend()
     with make_view() as view:
@@ -200,18 +201,121 @@ def kernelbench(
     _show(result, _write(result, output, drawing=work / CURVE_FILE), json=json)
 
 
+@bench.command()
+def search(
+    problems: Annotated[
+        str | None, typer.Option(help="Of our own, with commas. Default: all six.")
+    ] = None,
+    kernelbench: Annotated[
+        Path | None, typer.Option(help="A checkout, whose problems are taken too.", exists=True)
+    ] = None,
+    sample: Annotated[
+        int, typer.Option(min=1, help="The first N of each KernelBench level's fixed order.")
+    ] = 3,
+    modes: Annotated[
+        str, typer.Option(help="Of evolve, sequential, best-of-n and random, with commas.")
+    ] = "evolve,sequential,best-of-n,random",
+    seeds: Annotated[int, typer.Option(min=1, help="Searches of each problem and mode.")] = 2,
+    steps: Annotated[int, typer.Option(min=1, help="Evaluations per search.")] = 40,
+    adaptive: Annotated[
+        int, typer.Option(min=0, help="Problems that are also searched adaptively.")
+    ] = 0,
+    long: Annotated[
+        bool, typer.Option("--long", help="512 steps on production cases instead.")
+    ] = False,
+    repos: Annotated[
+        Path, typer.Option(help="Holds lmdeploy/ and sglang/ (`make real-repos`); with --long.")
+    ] = Path(".real"),
+    kills: Annotated[int, typer.Option(min=0, help="Of a search at random moments.")] = 50,
+    scale: Annotated[int, typer.Option(min=0, help="Candidates that fill the store.")] = 100_000,
+    minutes: MinutesOption = None,
+    backend: Annotated[
+        str | None, typer.Option(metavar="[triton|cpp]", help="Default: triton with a GPU.")
+    ] = None,
+    work: Annotated[
+        Path, typer.Option(help="Rows and runs so far; continued when it is there.")
+    ] = Path("runs/search"),
+    resume: Annotated[
+        bool, typer.Option(help="Go on with what is in --work, or start anew.")
+    ] = True,
+    output: OutputOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare search modes at equal cost, and our ranking with a naive clock's."""
+    from benchmarks.search import CURVE_FILE, run_search
+    from benchmarks.search.figures import MODES
+    from benchmarks.search.plan import Plan
+    from benchmarks.search.problems import OWN_NAMES
+    from benchmarks.search.work import forget
+    from bot.pipeline import default_backend
+    from cli.live import make_view
+
+    if not resume:
+        forget(work)
+    plan = Plan(
+        problems=_named(problems or ",".join(OWN_NAMES), OWN_NAMES, "--problems"),
+        kernelbench=kernelbench,
+        sample=sample,
+        repositories=repos,
+        modes=_named(modes, MODES, "--modes"),
+        seeds=seeds,
+        steps=steps,
+        adaptive=adaptive,
+        long=long,
+        kills=kills,
+        scale=scale,
+        minutes=minutes,
+    )
+    chosen = backend_named(backend) or default_backend()
+    with make_view() as view:
+        result = run_search(work, plan, backend=chosen, say=_say, observer=view)
+    _show(result, _write(result, output, drawing=work / CURVE_FILE), json=json)
+
+
+@bench.command()
+def trace(
+    traces: Annotated[
+        Path, typer.Option(help="Folder with the traces.", exists=True, file_okay=False)
+    ],
+    repos: Annotated[
+        Path, typer.Option(help="Holds traces/ (`scripts/real_repos.sh traces`).")
+    ] = Path(".real"),
+    hta: Annotated[
+        Path | None, typer.Option(help="Python with HolisticTraceAnalysis, to measure beside.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Fresh processes per measurement.")] = 5,
+    synthetic_events: Annotated[int, typer.Option(min=0, help="0 leaves it out.")] = 5_000_000,
+    work: Annotated[Path, typer.Option(help="For the synthetic trace.")] = Path("runs/trace"),
+    output: OutputOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Real profiler traces: how many are read, how far they are attributed, how fast."""
+    from benchmarks.trace import run_trace
+
+    result = run_trace(
+        traces,
+        repos,
+        hta=hta,
+        repeats=repeats,
+        synthetic_events=synthetic_events,
+        work=work,
+        say=_say,
+    )
+    _show(result, _write(result, output), json=json)
+
+
 def _levels(text: str) -> list[int]:
     """Read ``1,2,3``."""
-    return [int(n) for n in _named(text, {"1", "2", "3"}, "--levels")]
+    return [int(n) for n in _named(text, ("1", "2", "3"), "--levels")]
 
 
-def _named(text: str, known: set[str], option: str) -> list[str]:
-    """Read ``a,b``, each once and in order of the alphabet."""
+def _named(text: str, known: Sequence[str], option: str) -> list[str]:
+    """Read ``a,b``: each once, in the order of ``known``."""
     named = set(text.replace(" ", "").split(","))
-    if not named <= known:
-        wrong = f"{text!r} names others than {', '.join(sorted(known))}"
+    if not named <= set(known):
+        wrong = f"{text!r} names others than {', '.join(known)}"
         raise typer.BadParameter(wrong, param_hint=option)
-    return sorted(named)
+    return [name for name in known if name in named]
 
 
 def _say(line: str) -> None:

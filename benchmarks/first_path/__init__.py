@@ -124,16 +124,9 @@ def _take(
     say: Callable[[str], None],
 ) -> TargetResult:
     from evolver.report import write_report
-    from integrations.extraction.pipeline import extract
 
-    work.mkdir(parents=True, exist_ok=True)
-    copy, problem, run = work / target.distribution, work / "problem", work / "run"
-    if not copy.exists():
-        say(f"{target.name}: copying {target.distribution}")
-        _commit_copy(repositories / target.distribution, copy)
-    if not problem.exists():
-        say(f"{target.name}: extracting {target.path_and_name}")
-        extract(target.path_and_name, copy, problem, workloads=target.workloads)
+    problem = extracted(target, repositories, work, say)
+    copy, run = work / target.distribution, work / "run"
     say(f"{target.name}: searching")
     summary = search_stage(
         load_problem(problem), run, order, resume=run.exists(), observer=observer
@@ -157,6 +150,25 @@ def _take(
             details["winner"] = best.candidate.description or best.proposer
             details["workloads"] = _workload_rows(best.evaluation.timings)
     return TargetResult(target, summary, details)
+
+
+def extracted(target: Target, repositories: Path, work: Path, say: Callable[[str], None]) -> Path:
+    """Return the problem directory of ``target``, made in ``work`` where it is not there.
+
+    Raises:
+        IntegrationError: the target cannot be found or extracted.
+    """
+    from integrations.extraction.pipeline import extract
+
+    work.mkdir(parents=True, exist_ok=True)
+    copy, problem = work / target.distribution, work / "problem"
+    if not copy.exists():
+        say(f"{target.name}: copying {target.distribution}")
+        _commit_copy(repositories / target.distribution, copy)
+    if not problem.exists():
+        say(f"{target.name}: extracting {target.path_and_name}")
+        extract(target.path_and_name, copy, problem, workloads=target.workloads)
+    return problem
 
 
 def _commit_copy(source: Path, copy: Path) -> None:
