@@ -33,7 +33,12 @@ class Budget:
     @property
     def limits_time(self) -> bool:
         """Whether a device that idles wastes what is limited."""
-        return self.minutes is not None or self.steps is None
+        return self.limits_machine or self.steps is None
+
+    @property
+    def limits_machine(self) -> bool:
+        """Whether wall time or the device's time has an end."""
+        return self.minutes is not None or self.gpu_seconds is not None
 
     def out_of_steps(self, evaluated: int) -> str | None:
         """Return why ``evaluated`` candidates are enough, or None."""

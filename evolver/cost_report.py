@@ -28,6 +28,8 @@ class Activity(StrEnum):
     SCREENING = "screening"
     REMEASURING = "re-measuring"
     CONFIRMING = "confirming"
+    SEARCHING = "searching"
+    """The search's own work, counted by sessions that came to their end."""
 
 
 _ACTIVITIES = {
@@ -35,10 +37,12 @@ _ACTIVITIES = {
     EntryKind.DUPLICATE: Activity.PROPOSING,
     EntryKind.NOTHING: Activity.PROPOSING,
     EntryKind.BROKEN: Activity.PROPOSING,
+    EntryKind.ABANDONED: Activity.PROPOSING,
     EntryKind.SEEDED: Activity.PROPOSING,
     EntryKind.EVALUATED: Activity.SCREENING,
     EntryKind.REMEASURED: Activity.REMEASURING,
     EntryKind.CONFIRMED: Activity.CONFIRMING,
+    EntryKind.STOPPED: Activity.SEARCHING,
 }
 
 
@@ -76,12 +80,18 @@ class CostReport(Record):
     per_faster: Cost | None = None
     """The total over the candidates that a screening found faster; None where there are none."""
 
+    @property
+    def overhead_seconds(self) -> float:
+        """What the search itself took, in sessions that came to their end."""
+        own = (a.cost.seconds for a in self.activities if a.activity is Activity.SEARCHING)
+        return sum(own, 0.0)
+
     def stages(self) -> Iterator[tuple[str, float]]:
         """Yield each activity or stage with its seconds, the stages of all evaluations together."""
         spent = Counter[Stage]()
         rest = 0.0
         for part in self.activities:
-            if part.activity is Activity.PROPOSING:
+            if part.activity in (Activity.PROPOSING, Activity.SEARCHING):
                 yield part.activity.value, part.cost.seconds
                 continue
             spent.update(part.stage_seconds)

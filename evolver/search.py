@@ -184,6 +184,8 @@ class Search:
 
     def _out_of_time(self) -> str | None:
         state, budget = self._state, self._budget
+        if not budget.limits_machine:
+            return None
         reserve = state.confirmation if state.next_contender() else Cost()
         in_flight = len(self._judging) * state.cost.device_seconds / max(1, state.evaluated)
         return budget.out_of_time(

@@ -256,6 +256,14 @@ def _reproduce(config: RunConfig, path: Path) -> str:
         words += ["--steps", str(config.steps)]
     if config.minutes is not None:
         words += ["--minutes", f"{config.minutes:g}"]
+    if config.gpu_seconds is not None:
+        words += ["--gpu-seconds", f"{config.gpu_seconds:g}"]
+    if config.adaptive:
+        words += ["--adaptive"]
     if config.llm is not None:
         words += ["--llm", str(path / "run.yaml")]
-    return shlex.join([*words, "--seed", str(config.seed), "-o", f"{path}-again"])
+    if not config.known:
+        words += ["--no-library"]
+    words += ["--seed", str(config.seed)]
+    words += ["--mode", config.mode.value, "--islands", str(config.islands)]
+    return shlex.join([*words, "-o", f"{path}-again"])

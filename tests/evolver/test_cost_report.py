@@ -72,6 +72,7 @@ def test_every_step_is_counted_once_by_what_it_was_for() -> None:
         (Activity.SCREENING, 2, 8),
         (Activity.REMEASURING, 1, 4),
         (Activity.CONFIRMING, 1, 4),
+        (Activity.SEARCHING, 1, 0),
     ]
     assert found.total == sum((a.cost for a in found.activities), Cost())
     assert found.between_seconds == 40 - 33

@@ -2,80 +2,128 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from evolver.run import Run
 from evolver.journal import replay
+from evolver.run import Run
 from evolver.store import EntryKind, LogEntry
 from evolver.summary import Outcome
-from tests.evolver.toys import ROOT, ToyEvaluator, make_run, make_search
+from tests.evolver.toys import (
+    ToyEvaluator,
+    announced,
+    make_run,
+    make_search,
+    search_in_process,
+)
 
 STEPS = 25
+KILLS = 25
+"""With one lane and with three: 50 in all."""
 
 
-def start(path: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.evolver.toys", str(path), "7", str(STEPS), "0.004"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def story(entries: list[LogEntry]) -> list[tuple[object, ...]]:
+def story(entries: Iterable[LogEntry]) -> list[tuple[object, ...]]:
     """What happened, without when and how long it took."""
-    return [(e.kind, e.proposer, e.candidate_id, e.parent_id, e.detail) for e in entries]
+    return [(e.kind, e.ticket, e.proposer, e.candidate_id, e.parent_id, e.detail) for e in entries]
 
 
-def kill_until_finished(path: Path, rng: random.Random) -> tuple[list[str], int]:
-    """Run, kill at a random moment, resume, until a session ends by itself."""
-    screened: list[str] = []
-    for kills in range(100):
-        process = start(path)
-        assert process.stdout is not None
-        # The moment is counted from the first evaluation, else most kills hit the imports.
-        screened += [process.stdout.readline().strip()]
-        time.sleep(rng.uniform(0.0, 0.08))
-        if kills < 12:
-            os.kill(process.pid, signal.SIGKILL)
-        rest, _ = process.communicate(timeout=60)
-        screened += rest.split()
-        if process.returncode == 0:
-            return [s for s in screened if s], kills
-    raise AssertionError("the run never ended")
+def kill_until_finished(path: Path, rng: random.Random, lanes: int) -> int:
+    """Run, kill at a random moment, resume, until a session ends by itself; return the kills."""
+    for kills in range(KILLS + 1):
+        begun = len(announced(path))
+        process = search_in_process(path, steps=STEPS, lanes=lanes)
+        # Mostly a moment after the first evaluation began, else most kills hit the start.
+        while process.is_alive() and rng.random() < 0.9 and len(announced(path)) == begun:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0.0, 0.01))
+        if kills < KILLS:
+            process.kill()
+        process.join(60)
+        if process.exitcode == 0:
+            break
+    assert process.exitcode == 0
+    return kills
+
+
+def check_nothing_lost_or_repeated(path: Path, kills: int, lanes: int) -> list[LogEntry]:
+    with Run.open(path) as run:
+        entries = list(run.log())
+    ended = Counter(e.candidate_id for e in entries if e.kind is EntryKind.EVALUATED)
+    proposed = Counter(e.candidate_id for e in entries if e.kind is EntryKind.PROPOSED)
+    assert ended == proposed == dict.fromkeys(ended, 1)
+    assert len(ended) == STEPS
+    # Every screening but those in flight at a kill ended in the log, once.
+    again = (EntryKind.EVALUATED, EntryKind.REMEASURED)
+    logged = Counter(str(e.candidate_id) for e in entries if e.kind in again)
+    screened = Counter(announced(path))
+    assert sum((screened - logged).values()) <= kills * lanes
+    assert logged - screened == Counter()
+    return entries
 
 
 def test_sigkill_at_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> None:
     with make_run(tmp_path / "whole", seed=7, steps=STEPS) as run:
         whole = make_search(run, steps=STEPS).search()
-        expected = story(list(run.log()))
-    screened, kills = kill_until_finished(tmp_path / "killed", random.Random(1))
-    with Run.open(tmp_path / "killed") as run:
-        entries = list(run.log())
-        resumed = run.summary()
+        expected = story(run.log())
+    kills = kill_until_finished(tmp_path / "killed", random.Random(1), lanes=1)
+    entries = check_nothing_lost_or_repeated(tmp_path / "killed", kills, lanes=1)
     assert story(entries) == expected
-    assert resumed.speedups == whole.speedups
-    # Every screening but those in flight at a kill ended in the log, once.
-    logged = [
-        e.candidate_id
-        for e in entries
-        if e.kind in (EntryKind.EVALUATED, EntryKind.REMEASURED) and e.candidate_id
-    ]
-    repeated = Counter(screened) - Counter(logged)
-    assert sum(repeated.values()) <= kills
-    assert Counter(logged) - Counter(screened) == Counter()
+    with Run.open(tmp_path / "killed") as run:
+        assert run.summary().speedups == whole.speedups
 
 
-@pytest.mark.parametrize("cut", [1, 3, 4, 9, 17])
+def test_sigkill_with_evaluations_in_flight_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    kills = kill_until_finished(tmp_path / "killed", random.Random(2), lanes=3)
+    check_nothing_lost_or_repeated(tmp_path / "killed", kills, lanes=3)
+
+
+def test_an_interruption_does_not_wait_for_what_is_in_flight(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    process = search_in_process(path, steps=STEPS, pause_seconds=600.0, lanes=3)
+    while len(announced(path)) < 3:
+        time.sleep(0.001)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)  # far less than an evaluation takes
+    assert process.exitcode == 1
+    assert json.loads((path / "summary.json").read_text())["outcome"] == "unfinished"
+    in_flight = set(announced(path))
+    search_in_process(path, steps=STEPS, lanes=3).join(60)
+    assert in_flight <= set(announced(path)[3:])
+    check_nothing_lost_or_repeated(path, kills=1, lanes=3)
+
+
+@settings(max_examples=8)
+@given(seed=st.integers(0, 50), lanes=st.integers(1, 3), cut=st.integers(0, 40))
+def test_the_same_seed_and_log_give_the_same_proposal(seed: int, lanes: int, cut: int) -> None:
+    """Whatever was in flight: the proposal that follows a log is a function of that log."""
+    proposals = {k for k in EntryKind if k.value in ("proposed", "duplicate", "nothing", "broken")}
+    with TemporaryDirectory() as folder:
+        with make_run(Path(folder) / "whole", seed=seed) as run:
+            make_search(run, ToyEvaluator(lanes=lanes), steps=20).search()
+            whole = list(run.log())
+            candidates = {a.candidate.id: a.candidate for a in run.attempts()}
+        following = next(e for e in whole[cut % 20 :] if e.kind in proposals)
+        with make_run(Path(folder) / "cut", seed=seed) as run:
+            for entry in whole[: following.sequence - 1]:
+                run.store.append(entry, candidates.get(entry.candidate_id or ""))
+            make_search(run, ToyEvaluator(lanes=lanes), steps=20).search()
+            again = list(run.log())[following.sequence - 1 :]
+    assert story([e for e in again if e.kind in proposals][:1]) == story([following])
+
+
+@pytest.mark.parametrize("cut", [3, 17])
 def test_the_same_seed_and_log_give_the_same_proposals(tmp_path: Path, cut: int) -> None:
     with make_run(tmp_path / "whole", seed=3) as run:
         make_search(run, steps=20).search()
@@ -85,7 +133,7 @@ def test_the_same_seed_and_log_give_the_same_proposals(tmp_path: Path, cut: int)
         for entry in whole[:cut]:
             run.store.append(entry, candidates.get(entry.candidate_id or ""))
         make_search(run, steps=20).search()
-        assert story(list(run.log())) == story(whole)
+        assert story(run.log()) == story(whole)
 
 
 def test_another_seed_gives_other_proposals(tmp_path: Path) -> None:
@@ -93,7 +141,7 @@ def test_another_seed_gives_other_proposals(tmp_path: Path) -> None:
     for seed in (0, 1):
         with make_run(tmp_path / str(seed), seed=seed) as run:
             make_search(run, steps=15).search()
-            stories.append(story(list(run.log())))
+            stories.append(story(run.log()))
     assert stories[0] != stories[1]
 
 

@@ -26,6 +26,13 @@ from evolver.run import Run
 from tests.builders import make_problem
 from tests.evolver.toys import ROOT, make_run, make_search
 
+RESUME = """
+import sys
+from pathlib import Path
+from evolver.run import Run
+Run.resume(Path(sys.argv[1]))
+"""
+
 
 def test_a_run_keeps_a_copy_of_its_problem(tmp_path: Path) -> None:
     with make_run(tmp_path / "run") as run:
@@ -61,7 +68,7 @@ def test_a_directory_without_a_run_is_said_to_be_none(tmp_path: Path) -> None:
 def test_two_processes_cannot_search_in_one_run(tmp_path: Path) -> None:
     with make_run(tmp_path / "run"):
         other = subprocess.run(
-            [sys.executable, "-m", "tests.evolver.toys", str(tmp_path / "run"), "0", "3", "0"],
+            [sys.executable, "-c", RESUME, str(tmp_path / "run")],
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -91,13 +98,14 @@ def test_the_run_of_another_problem_is_refused_with_what_differs(tmp_path: Path)
     Run.resume(tmp_path / "run", loaded=make_problem(), seed=1, backend=BackendName.CPP).close()
 
 
-def test_a_database_of_another_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "age"), [(1, "an older"), (7, "a newer")])
+def test_a_database_of_another_version_is_refused(tmp_path: Path, version: int, age: str) -> None:
     make_run(tmp_path / "run").close()
     with sqlite3.connect(tmp_path / "run" / "run.db") as connection:
-        connection.execute("PRAGMA user_version = 7")
+        connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     for opened in (Run.open, Run.resume):
-        with pytest.raises(RunDamaged, match=r"a newer version of ksmith \(schema 7"):
+        with pytest.raises(RunDamaged, match=rf"{age} version of ksmith \(schema {version};.*new"):
             opened(tmp_path / "run")
 
 

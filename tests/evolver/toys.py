@@ -1,17 +1,18 @@
 """A search in miniature: candidates that state their own speed, and who proposes and judges them.
 
 A toy candidate is ``SPEED = 1.25``; the evaluator reads the number, so that a whole search
-runs in milliseconds and is deterministic. ``python -m tests.evolver.toys RUN SEED STEPS
-PAUSE`` runs one in a process of its own, to be killed.
+runs in milliseconds and is deterministic. ``search_in_process`` runs one in a process of its
+own, to be killed.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import re
-import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -155,20 +156,32 @@ def make_search(
     )
 
 
-def main() -> None:
-    path, seed, steps, pause = sys.argv[1:]
-    run_path = Path(path)
-    if run_path.exists():
-        run = Run.resume(run_path)
-    else:
-        run = make_run(run_path, seed=int(seed), steps=int(steps))
+def search_in_process(
+    path: Path, *, steps: int, seed: int = 7, pause_seconds: float = 0.004, lanes: int = 1
+) -> ForkServerProcess:
+    """Start or resume a search in a process of its own; candidates are announced in a file."""
+    options = {"steps": steps, "seed": seed, "pause_seconds": pause_seconds, "lanes": lanes}
+    process = _SERVER.Process(target=_search_here, args=(path,), kwargs=options)
+    process.start()
+    return process
 
+
+def announced(path: Path) -> list[str]:
+    """Return the candidates whose screening has begun in the processes of the run at ``path``."""
+    file = path.with_suffix(".announced")
+    return file.read_text().split() if file.exists() else []
+
+
+def _search_here(path: Path, *, steps: int, seed: int, pause_seconds: float, lanes: int) -> None:
     def announce(candidate: Candidate) -> None:
-        print(candidate.id, flush=True)
+        with path.with_suffix(".announced").open("a") as file:
+            file.write(f"{candidate.id}\n")
 
-    with run:
-        make_search(run, ToyEvaluator(float(pause), announce), steps=int(steps)).search()
+    evaluator = ToyEvaluator(pause_seconds, announce, lanes)
+    resumes = path.exists()
+    with Run.resume(path) if resumes else make_run(path, seed=seed, steps=steps) as run:
+        make_search(run, evaluator, steps=steps, clock=time.monotonic).search()
 
 
-if __name__ == "__main__":
-    main()
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload([__name__])
