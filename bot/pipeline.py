@@ -24,6 +24,7 @@ from evaluator.records import complaint
 from evaluator.service import Evaluator
 from evolver.budget import DEFAULT_STEPS
 from evolver.errors import SearchError
+from evolver.library.entry import Known
 from evolver.modes import SearchMode
 from evolver.progress import Observer, ignore
 from evolver.proposers.base import Proposer
@@ -64,6 +65,10 @@ class SearchOrder:
     adaptive: bool | None = None
     llm: LlmConfig | None = None
     """The models to ask; None asks none."""
+    library: Path | None = None
+    """Of what worked: a new run is told of it, and adds to it at its end; None is neither."""
+    benchmark: bool = False
+    """Whether the result is a benchmark's: then the library tells nothing of its repository."""
 
     @property
     def budget(self) -> dict[str, float | None]:
@@ -130,7 +135,7 @@ def search_stage(
             closing(_lineup_for(run.config, run_path)) as lineup,
             make_evaluator(loaded, run.config.backend, policy) as evaluator,
         ):
-            return _search(run, evaluator, lineup, observer, began)
+            return _search(run, evaluator, lineup, order, observer, began)
     # The run comes last: a reference or an endpoint that fails leaves no empty one behind.
     require_free(run_path)
     config = _config(loaded, order)
@@ -139,7 +144,7 @@ def search_stage(
         make_evaluator(loaded, config.backend, policy) as evaluator,
         Run.create(run_path, loaded, config) as run,
     ):
-        return _search(run, evaluator, lineup, observer, began)
+        return _search(run, evaluator, lineup, order, observer, began)
 
 
 def make_evaluator(
@@ -195,8 +200,15 @@ def latest_run_path(problem_id: str) -> Path | None:
 
 
 def _search(
-    run: Run, evaluator: Evaluator, lineup: Lineup, observer: Observer, began: float
+    run: Run,
+    evaluator: Evaluator,
+    lineup: Lineup,
+    order: SearchOrder,
+    observer: Observer,
+    began: float,
 ) -> Summary:
+    from evolver.library.harvest import keep_what_worked
+    from evolver.library.store import Library
     from evolver.search import Search
 
     search = Search(
@@ -205,10 +217,14 @@ def _search(
         seeders=lineup.seeders,
         proposers=lineup.proposers,
         budget=run.config.budget,
+        known=run.config.known,
         observer=observer,
         startup_seconds=time.monotonic() - began,
     )
-    return search.search()
+    summary = search.search()
+    if order.library is not None:
+        keep_what_worked(run, Library(order.library))
+    return summary
 
 
 def _resumed(loaded: LoadedProblem, run_path: Path, order: SearchOrder) -> Run:
@@ -262,9 +278,24 @@ def _config(loaded: LoadedProblem, order: SearchOrder) -> RunConfig:
         islands=order.islands or (ISLANDS if mode is SearchMode.EVOLVE else 1),
         adaptive=order.adaptive or False,
         llm=order.llm_within_limits(order.llm),
+        known=_known(loaded, backend, order),
         versions=_versions(),
         created_at=datetime.now(UTC),
     )
+
+
+def _known(loaded: LoadedProblem, backend: BackendName, order: SearchOrder) -> tuple[Known, ...]:
+    """Return what the library tells a new run; never anything of the same problem."""
+    from evolver.library.offer import Exclusion, known_for
+    from evolver.library.store import Library
+
+    if order.library is None:
+        return ()
+    here = gpus()
+    device = here[0].name if here and backend is not BackendName.CPP else "cpu"
+    exclude = Exclusion.for_benchmark if order.benchmark else Exclusion.of
+    library = Library(order.library)
+    return known_for(library, loaded, backend, device, excluding=exclude(loaded))
 
 
 def _versions() -> dict[str, str]:

@@ -46,6 +46,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         SandboxUnavailable,
     )
     from evolver.errors import (
+        LibraryUnusable,
         LlmUnavailable,
         MachineTrouble,
         RunDamaged,
@@ -72,6 +73,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (RunDamaged, ExitCode.MACHINE_CANNOT),
         (MachineTrouble, ExitCode.MACHINE_CANNOT),
         (LlmUnavailable, ExitCode.MACHINE_CANNOT),
+        (LibraryUnusable, ExitCode.MACHINE_CANNOT),
         (SearchError, ExitCode.WRONG_USE),
         (RepositoryUnfit, ExitCode.WRONG_USE),
         (BranchExists, ExitCode.WRONG_USE),

@@ -20,6 +20,7 @@ from cli import (
     extract,
     hot,
     integrate,
+    library,
     optimize,
     profile,
     report,
@@ -37,7 +38,7 @@ app = typer.Typer(
 )
 GROUPS = (
     doctor, demo, profile, hot, extract, optimize, serve_model, evaluate, integrate, verify,
-    report, bench,
+    report, library, bench,
 )  # fmt: skip
 for group in GROUPS:
     group.register(app)

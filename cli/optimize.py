@@ -88,11 +88,19 @@ def optimize(
         Path | None,
         typer.Option(help="Models, prices and limits, as YAML; or a run.yaml.", dir_okay=False),
     ] = None,
+    library: Annotated[
+        bool,
+        typer.Option(
+            "--library/--no-library",
+            help="Learn from what worked elsewhere, and add to it.",
+        ),
+    ] = True,
     sandbox: SandboxOption = None,
     json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")] = False,
 ) -> None:
     """Search for a faster kernel. Exit 0: found and confirmed; 1: nothing is faster."""
     from bot.pipeline import SearchOrder
+    from evolver.library.store import library_path
 
     use_sandbox(sandbox)
     order = SearchOrder(
@@ -107,6 +115,7 @@ def optimize(
         islands=islands,
         adaptive=adaptive,
         llm=llm_named(model or [], endpoint, llm),
+        library=library_path() if library else None,
     )
     loaded = _problem(source, repo, workloads)
     run_path = output if output is not None else _run_path(loaded.problem.id, resume=resume)

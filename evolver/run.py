@@ -50,6 +50,7 @@ from evolver.errors import (
     RunMissing,
     RunUnwritable,
 )
+from evolver.library.entry import Known
 from evolver.modes import SearchMode
 from evolver.proposers.llm.config import LlmConfig
 from evolver.store import EntryKind, LogEntry, Store
@@ -88,6 +89,8 @@ class RunConfig(Record):
     """Whether the search may end, or turn elsewhere, before the budget is spent."""
     llm: LlmConfig | None = None
     """The models that are asked, and how; None asks none. A resumption may name others."""
+    known: tuple[Known, ...] = ()
+    """What worked elsewhere, as the library told it when the run began."""
     versions: dict[str, str]
     created_at: datetime
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, PlainSerializer, PositiveFloat, model_validator
 
 from evaluator.candidate import BackendName
 from evaluator.records import Record
@@ -20,14 +20,15 @@ LONGEST_DIFF_CHARACTERS = 3_000
 LONGEST_PLAN_CHARACTERS = 600
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Names = Annotated[frozenset[str], PlainSerializer(sorted, return_type=list[str], when_used="json")]
 
 
 class Features(Record):
     """What kind of code a problem is: facts of its reference and of the shown workloads."""
 
-    families: frozenset[str]
+    families: Names
     """Of the reference's operations, by its AST (``features.py``)."""
-    dtypes: frozenset[str]
+    dtypes: Names
     """Of the tensor arguments."""
     size_log2: float
     """Octaves of bytes that one call's arguments have, the workloads' mean."""
