@@ -262,8 +262,7 @@ def _reproduce(config: RunConfig, path: Path) -> str:
         words += ["--adaptive"]
     if config.llm is not None:
         words += ["--llm", str(path / "run.yaml")]
-    if not config.known:
-        words += ["--no-library"]
     words += ["--seed", str(config.seed)]
     words += ["--mode", config.mode.value, "--islands", str(config.islands)]
+    words += [] if config.known else ["--no-library"]
     return shlex.join([*words, "-o", f"{path}-again"])
