@@ -102,6 +102,8 @@ class Turns:
         """
         seeder = self._seeder()
         if seeder is not None:
+            if judging and getattr(seeder, "fallback", False):
+                return WAIT  # it is asked where nothing else turns out to be correct
             self._seed(seeder)
             return None
         if self._state.islands.leader is None and judging:
@@ -216,7 +218,9 @@ class Turns:
         journal, config = self._journal, self._journal.run.config
         number = max([self._state.tickets, *self._asked]) + 1
         if self.seeding:
-            choice = Choice(self._state.islands.for_ticket(number))
+            leader = self._state.islands.leader
+            known = [leader.candidate_id] if leader else []
+            choice = Choice(self._state.islands.for_ticket(number), exemplar_ids=known)
         else:
             seeders = {seeder.name for seeder in self._seeders}
             rng = partial(journal.rng, number)

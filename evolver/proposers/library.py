@@ -26,6 +26,8 @@ class LibraryProposer:
     """Offers the reference once, where nothing is correct yet."""
 
     name = "library"
+    fallback = True
+    """The search asks it when all other seeds are judged."""
 
     def propose(self, context: ProposalContext) -> Candidate | None:
         """Return the reference's program, None where it cannot serve or is not needed."""

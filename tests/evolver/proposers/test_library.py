@@ -12,12 +12,15 @@ from evaluator.evaluation import Status
 from evaluator.problem import Entry, LoadedProblem
 from evaluator.source_policy import check_source
 from evaluator.supervisor import LocalEvaluator
+from evolver.budget import Budget
 from evolver.proposers.base import Attempt, ProposalContext
 from evolver.proposers.library import LibraryProposer, library_program
+from evolver.search import Search
 from integrations.kernelbench.adapter import load_kernelbench
 from integrations.kernelbench.checkout import files
 from policies.model import EvaluatorPolicy
 from tests.builders import make_candidate, make_evaluation, make_problem
+from tests.evolver.toys import Seeds, ToyEvaluator, make_run, toy_candidate
 from tests.kernelbench_files import make_checkout
 
 CONVOLUTION = """
@@ -107,6 +110,35 @@ def test_it_is_offered_where_nothing_is_correct_and_a_module_can_be_it() -> None
     assert LibraryProposer().propose(context(exemplars=correct)) is None
     assert LibraryProposer().propose(context(backend=BackendName.CPP)) is None
     assert LibraryProposer().propose(context(make_problem("router"))) is None
+
+
+class LastResort:
+    """Offers one toy where nothing is correct, as the library does."""
+
+    name = "last resort"
+    fallback = True
+
+    def propose(self, context: ProposalContext) -> Candidate | None:
+        return None if context.exemplars else toy_candidate(1.0, proposer=self.name)
+
+
+@pytest.mark.parametrize(("seed", "asked"), [(-1.0, True), (1.5, False)])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_search_falls_back_on_it_only_when_all_other_seeds_have_failed(
+    tmp_path: Path, seed: float, asked: bool, lanes: int
+) -> None:
+    with make_run(tmp_path / "run") as run:
+        evaluator = ToyEvaluator()
+        evaluator.lanes = lanes
+        Search(
+            run,
+            evaluator,
+            seeders=[Seeds(seed), LastResort()],
+            proposers=[],
+            budget=Budget(steps=5),
+        ).search()
+        evaluated = [a.proposer for a in run.attempts()]
+    assert evaluated == (["seeds", "last resort"] if asked else ["seeds"])
 
 
 @pytest.mark.sandbox
