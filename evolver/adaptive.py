@@ -147,11 +147,12 @@ def advise(
     )
     if outlook.chance >= rule.chance:
         return Decision(Advice.CONTINUE, reason)
+    silent = next((n for n, gain in enumerate(reversed(gains)) if gain), len(gains))
+    plateau = f"plateau: the last {silent} evaluations brought nothing; {reason}"
     if may_redirect and _has_room(history[-1], headroom, rule):
-        return Decision(
-            Advice.REDIRECT, f"plateau: {reason}{_room_words(headroom)}", _fruitless(recent, gains)
-        )
-    return Decision(Advice.STOP, f"plateau: {reason}")
+        rest = _fruitless(recent, gains)
+        return Decision(Advice.REDIRECT, f"{plateau}{_room_words(headroom)}", rest)
+    return Decision(Advice.STOP, plateau)
 
 
 def gains_of(history: Sequence[Point], *, resolution: float = 0.0) -> list[float]:

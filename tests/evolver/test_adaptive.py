@@ -136,6 +136,9 @@ def test_a_plateau_below_the_headroom_is_redirected_once() -> None:
     again = advise(make_history([1.3] * 40), ROOM, RULE, redirected=[14])
     assert again.advice is Advice.STOP
     assert "plateau" in again.reason
+    rose = make_history([1.0, 1.3] + [1.3] * 28)
+    told = advise(rose, None, RULE).reason
+    assert "the last 28 evaluations brought nothing" in told
 
 
 def test_a_redirection_gets_time_to_show_what_it_brings() -> None:
