@@ -51,12 +51,14 @@ class MutateProposer:
             for mate in (exemplar.candidate for exemplar in context.exemplars)
             if mate.backend is parent.backend and mate.id != parent.id
         ]
-        if mates and context.rng.random() < CROSSOVER_PROBABILITY:
+        favour = favour_of(context.known)
+        crossover = CROSSOVER_PROBABILITY * favour.get(CROSSOVER, 1.0)
+        if mates and context.rng.random() < crossover:
             mate = context.rng.choice(mates)
             edit = cross(parent.source, mate.source, parent.backend, context.rng)
             if edit is not None:
                 return self._child(parent, edit, (parent.id, mate.id))
-        edit = mutate(parent.source, parent.backend, context.rng, favour_of(context.known))
+        edit = mutate(parent.source, parent.backend, context.rng, favour)
         return None if edit is None else self._child(parent, edit, (parent.id,))
 
     def _child(self, parent: Candidate, edit: Edit, parents: tuple[str, ...]) -> Candidate | None:

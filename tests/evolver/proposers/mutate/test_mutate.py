@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluator.candidate import BackendName, Candidate
+from evolver.library.entry import Known
 from evolver.proposers.base import Attempt, ProposalContext
-from evolver.proposers.mutate import OPERATORS, MutateProposer, mutate
+from evolver.proposers.mutate import MOST_FAVOUR, OPERATORS, MutateProposer, favour_of, mutate
+from evolver.proposers.mutate.operators import in_random_order, operators_in
 from tests.builders import make_evaluation, make_problem
+from tests.evolver.library.builders import make_known
 from tests.evolver.proposers.mutate.parents import CPP_PARENTS, TRITON_PARENTS
 
 PARENTS = [(BackendName.TRITON, n, s) for n, s in TRITON_PARENTS.items()] + [
@@ -99,3 +102,28 @@ def test_without_a_parent_there_is_no_proposal() -> None:
 def test_a_candidate_without_kernels_gives_no_proposal(backend) -> None:
     source = "import torch\n\n\ndef entry(x):\n    return x + 1\n"
     assert MutateProposer().propose(context_for(source, backend, 0)) is None
+
+
+def test_a_child_tells_the_operators_that_made_it() -> None:
+    names = {operator.name for operator in OPERATORS[BackendName.TRITON]}
+    for seed in range(8):
+        edit = mutate(PARENTS[0][2], BackendName.TRITON, random.Random(seed))
+        assert edit is not None
+        made = operators_in(edit.description)
+        assert made
+        assert set(made) <= names
+
+
+def test_what_worked_elsewhere_is_tried_more_often_and_the_rest_still_is() -> None:
+    def share(*known: Known) -> float:
+        """How often the operator comes first."""
+        order = [
+            in_random_order(OPERATORS[BackendName.TRITON], random.Random(s), favour_of(known))
+            for s in range(400)
+        ]
+        return sum(o[0].name == "num_warps" for o in order) / len(order)
+
+    assert 1.5 * share() < share(make_known(operators=("num_warps",), low=2.0)) < 0.5
+    assert favour_of([make_known(operators=("tile",), low=50.0)]) == {"tile": MOST_FAVOUR}
+    unlike = make_known(operators=("tile",), low=2.0, similarity=0.1)
+    assert 1.0 < favour_of([unlike])["tile"] < 1.3
