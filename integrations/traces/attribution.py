@@ -35,7 +35,7 @@ class Reason(StrEnum):
     OUTSIDE = "no frame of the repository around the launch"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Operator:
     """An operator as recorded."""
 
@@ -44,7 +44,7 @@ class Operator:
     types: bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a piece of work comes from."""
 
@@ -92,7 +92,7 @@ class HostSide:
         self.parent = parents(trace, launches)
         is_frame = trace.kind == Kind.FRAME
         self.has_stack = bool(is_frame.any())
-        self._is_operator = (trace.kind == Kind.OPERATOR).tolist()
+        self._is_operator = (trace.kind == Kind.OPERATOR).tobytes()
         classes = [module_class(n) for n in trace.names]
         is_class = np.array([c is not None for c in classes], bool)
         is_module = is_frame & is_class[trace.name] if is_class.size else is_frame
@@ -104,6 +104,7 @@ class HostSide:
         self._functions = _Chains(self.parent, self.owner, trace.name, targets)
         self._modules = _Chains(self.parent, self.module, trace.name, classes)
         self._forward = self._forward_rows()
+        self._operators: dict[tuple[int, int], Operator] = {}
 
     def _targets(
         self, is_frame: np.ndarray, classes: list[str | None], names: Names, functions: Functions
@@ -169,8 +170,14 @@ class HostSide:
             return None, engine
         # An operator of autograd's engine has no shapes; the one inside it does.
         chosen = shaped if shaped != NONE else outermost
-        dims, types = trace.shapes[trace.shape[chosen]] if shaped != NONE else (b"", b"")
-        return Operator(trace.names[trace.name[chosen]], dims, types), engine
+        return self._operator(int(trace.name[chosen]), int(trace.shape[chosen])), engine
+
+    def _operator(self, name: int, shape: int) -> Operator:
+        found = self._operators.get((name, shape))
+        if found is None:
+            dims, types = self.trace.shapes[shape] if shape != NONE else (b"", b"")
+            found = self._operators[name, shape] = Operator(self.trace.names[name], dims, types)
+        return found
 
     def _forward_rows(self) -> dict[int, int]:
         """Row of each backward operator to that of its forward one: by number, else by links."""

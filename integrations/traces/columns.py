@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from integrations.traces.stream import Event, Progress, TraceStream
 
-Ints = NDArray[np.int64]
+Ints = NDArray[np.signedinteger[Any]]
 Floats = NDArray[np.float64]
 
 
@@ -145,13 +145,15 @@ def read_trace(path: Path, progress: Progress = lambda _: None) -> Trace:
     return trace
 
 
+_Row = tuple[int, int, int, float, float, int, int, int]
+
+
 class _Builder:
-    """Appends events to columns."""
+    """Appends events to columns, a batch at a time."""
 
     def __init__(self) -> None:
-        self.kind, self.name, self.track = array("b"), array("i"), array("i")
-        self.start, self.duration = array("d"), array("d")
-        self.link, self.other, self.shape = array("q"), array("q"), array("i")
+        # kind, name, track, start, duration, link, other, shape
+        self.columns = [array(code) for code in "biiddqqi"]
         self.names, self.tracks, self.shapes = Interned(), Interned(), Interned()
         self.raw_names: dict[str, int] = {}
         self.links: dict[int, list[tuple[int, float]]] = {}
@@ -160,51 +162,47 @@ class _Builder:
     def add(self, batch: list[Event]) -> None:
         """Take what matters of ``batch``."""
         self.total += len(batch)
-        kinds = _KINDS.get
+        kind_of, row_of = _KINDS.get, self._row
+        rows: list[_Row] = []
         for event in batch:
             if event.ph == "X":
-                try:
-                    kind = kinds(event.cat)
-                except TypeError:
-                    kind = None
+                kind = kind_of(event.cat) if type(event.cat) is str else None
                 if kind is not None:
-                    self._add_one(kind, event)
+                    row = row_of(kind, event)
+                    if row is None:
+                        self.damaged += 1
+                    else:
+                        rows.append(row)
             elif event.ph is None:
                 self.damaged += 1
             elif event.cat == "fwdbwd":
                 self._add_link(event)
+        for column, values in zip(self.columns, zip(*rows, strict=True), strict=False):
+            column.extend(values)
 
-    def _add_one(self, kind: Kind, event: Event) -> None:
+    def _row(self, kind: Kind, event: Event) -> _Row | None:
+        """Return the event's row, None where it has no place in time."""
         start, duration = event.ts, event.dur
         if start is None or start - start != 0.0:  # absent, NaN or infinite
-            self.damaged += 1
-            return
+            return None
         if duration is None or not duration >= 0.0 or duration - duration != 0.0:
             duration = 0.0
         link = other = shape = NONE
         args = event.args
         if args is not None:
-            if kind <= Kind.LAUNCH:
-                link = _integer(args.correlation)
-                if kind is Kind.LAUNCH:
-                    if type(args.kernel) is str:
-                        other = self._name(args.kernel)
-                else:
-                    other = _integer(args.node)
+            if kind is Kind.FRAME:
+                link, other = _integer(args.python), _integer(args.python_parent)
             elif kind is Kind.OPERATOR:
                 link, other = _integer(args.sequence), _integer(args.forward_thread)
                 if args.dims:
                     shape = self.shapes((bytes(args.dims), bytes(args.types)))
-            elif kind is Kind.FRAME:
-                link, other = _integer(args.python), _integer(args.python_parent)
-        self.kind.append(kind)
-        self.name.append(self._name(event.name))
-        self.track.append(self._track(event))
-        self.start.append(start)
-        self.duration.append(duration)
-        self.link.append(link)
-        self.other.append(other)
-        self.shape.append(shape)
+            elif kind is Kind.LAUNCH:
+                link = _integer(args.correlation)
+                if type(args.kernel) is str:
+                    other = self._name(args.kernel)
+            elif kind is not Kind.ANNOTATION:
+                link, other = _integer(args.correlation), _integer(args.node)
+        return kind, self._name(event.name), self._track(event), start, duration, link, other, shape
 
     def _track(self, event: Event) -> int:
         try:
@@ -232,16 +230,20 @@ class _Builder:
 
     def built(self, path: Path) -> Trace:
         """The columns as numpy arrays over the same memory."""
+        types = (np.int8, np.int32, np.int32, np.float64, np.float64, np.int64, np.int64, np.int32)
+        kind, name, track, start, duration, link, other, shape = (
+            np.frombuffer(column, dtype) for column, dtype in zip(self.columns, types, strict=True)
+        )
         return Trace(
             path=path,
-            kind=np.frombuffer(self.kind, np.int8),
-            name=np.frombuffer(self.name, np.int32),
-            track=np.frombuffer(self.track, np.int32),
-            start_us=np.frombuffer(self.start, np.float64),
-            duration_us=np.frombuffer(self.duration, np.float64),
-            link=np.frombuffer(self.link, np.int64),
-            other=np.frombuffer(self.other, np.int64),
-            shape=np.frombuffer(self.shape, np.int32),
+            kind=kind,
+            name=name,
+            track=track,
+            start_us=start,
+            duration_us=duration,
+            link=link,
+            other=other,
+            shape=shape,
             names=self.names.values,
             tracks=self.tracks.values,
             shapes=self.shapes.values,
@@ -253,6 +255,8 @@ class _Builder:
 
 def _integer(value: Any) -> int:
     """Return a number of the file, -1 where it is none or does not fit."""
+    if value is None:
+        return NONE
     if type(value) is not int:
         try:
             value = int(value)

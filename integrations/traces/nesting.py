@@ -23,7 +23,7 @@ def parents(trace: Trace, launches: Ints) -> Ints:
         trace: the trace.
         launches: rows of the launches that are to be placed; others stay without a parent.
     """
-    found = np.full(len(trace.kind), NONE, np.int64)
+    found = np.full(len(trace.kind), NONE, np.int32)
     enclosing = trace.rows(Kind.OPERATOR, Kind.FRAME, Kind.ANNOTATION)
     rows = np.concatenate([enclosing, launches])
     order = np.lexsort((-trace.duration_us[rows], trace.start_us[rows], trace.track[rows]))
@@ -38,7 +38,7 @@ def parents(trace: Trace, launches: Ints) -> Ints:
 
 def _swept(trace: Trace, rows: Ints) -> Ints:
     """Return the parents of ``rows``, sorted by start and then the longest first."""
-    found = np.empty(len(rows), np.int64)
+    found = np.empty(len(rows), np.int32)
     stack: list[int] = []
     ends: list[float] = []
     for low in range(0, len(rows), _BLOCK):  # lists are fast and large: a block at a time
@@ -70,8 +70,13 @@ def _join_to_callers(trace: Trace, found: Ints) -> None:
     ids = trace.link[frames][order]
     at = np.minimum(np.searchsorted(ids, trace.other[roots]), len(ids) - 1)
     callers = frames[order][at]
-    # A caller began earlier, which also keeps damaged ids from making a circle.
-    good = (ids[at] == trace.other[roots]) & (trace.start_us[callers] < trace.start_us[roots])
+    # A caller encloses its callee, which also keeps damaged ids from making circles.
+    start, callers_start = trace.start_us[roots], trace.start_us[callers]
+    good = (
+        (ids[at] == trace.other[roots])
+        & (callers_start < start)
+        & (callers_start + trace.duration_us[callers] > start)
+    )
     found[roots[good]] = callers[good]
 
 
@@ -81,14 +86,18 @@ def nearest(parent: Ints, wanted: Flags) -> Ints:
     Pointers are doubled, so the steps are the logarithm of the depth.
     """
     none = len(parent)  # one row more, which is its own ancestor
-    up = np.append(np.where(parent < 0, none, parent), none)
-    up = np.where(np.append(wanted, True), np.arange(none + 1), up)
+    up = np.append(parent, none).astype(np.int32)
+    up[up < 0] = none
+    marked = np.flatnonzero(wanted)
+    up[marked] = marked
     while True:
         further = up[up]
         if np.array_equal(further, up):
             break
         up = further
-    return np.where(up[:-1] == none, NONE, up[:-1])
+    found = up[:-1]
+    found[found == none] = NONE
+    return found
 
 
 def above(parent: Ints, rows: Ints, answer: Ints) -> Ints:

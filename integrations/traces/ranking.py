@@ -84,7 +84,8 @@ class _Tally:
     callers: dict[str, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0, 0]))
     shapes: Counter[Operator] = field(default_factory=Counter)
     modules: set[str] = field(default_factory=set)
-    calls: dict[tuple[int, ...], dict[Operator, None]] = field(default_factory=dict)
+    calls: dict[tuple[int, ...], tuple[Operator, ...]] = field(default_factory=dict)
+    """Operators of each call."""
     host_us: float = 0.0
     host_self_us: float = 0.0
 
@@ -107,6 +108,7 @@ class Ranking:
             lambda: defaultdict(lambda: [0.0, 0])
         )
         self._summaries: list[TraceSummary] = []
+        self._shared: dict[tuple[Operator, ...], tuple[Operator, ...]] = {}
         self._span = self._busy = self._device = self._attributed = 0.0
         self._on_device = False
         self._devices: Counter[str] = Counter()
@@ -180,11 +182,14 @@ class Ranking:
             if len(place.functions) > 1:
                 _add(tally.callers[place.functions[1]], duration)
             tally.modules.update(place.modules[:1])
-            operators = tally.calls.setdefault((number, *(place.call or ())), {})
+            call = (number, *(place.call or ()))
+            operators = tally.calls.setdefault(call, ())
             if place.operator is not None and place.operator.dims:
                 tally.shaped_us += duration
                 tally.shapes[place.operator] += 1
-                operators[place.operator] = None
+                if place.operator not in operators:
+                    grown = (*operators, place.operator)
+                    tally.calls[call] = self._shared.setdefault(grown, grown)
 
     def _tabulate(self, place: Place, name: str, duration: float) -> None:
         reason = place.reason
@@ -396,8 +401,7 @@ def _origins(tally: _Tally, on_device: bool) -> dict[Origin, float]:
 def _perfect(tally: _Tally, device: Device) -> float:
     known: dict[tuple[Operator, ...], float] = {}
     total = 0.0
-    for operators in tally.calls.values():
-        key = tuple(operators)
+    for key in tally.calls.values():
         if key not in known:
             seen = [touched(o.name, o.dims, o.types) for o in key]
             known[key] = perfect_us(device, [t for t in seen if t is not None])
