@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from evolver.errors import RunExists, RunMismatch
+from evolver.errors import RunExists, RunMismatch, SearchError
 from evolver.run import Run
 from tests.builders import make_problem, save_problem
 from tests.cli.toy_search import make_app, toy_evaluator, toy_lineup
@@ -89,6 +89,33 @@ def test_a_target_without_its_repository_is_wrong_use(problem: Path) -> None:
     result = invoke("engine/ops.py::rms_norm")
     assert result.exit_code == 2
     assert "--repo" in result.stderr
+
+
+def test_a_resumption_may_set_another_budget_and_nothing_of_the_old_one_stays(
+    problem: Path,
+) -> None:
+    invoke(problem, "--backend", "cpp", "--steps", 3, "--mode", "best-of-n", "-o", "run")
+    result = invoke(problem, "--gpu-seconds", 0, "--adaptive", "-o", "run", "--resume")
+    assert result.exit_code == 0
+    with Run.open(Path("run")) as run:
+        config = run.config
+    assert (config.steps, config.gpu_seconds, config.adaptive) == (None, 0, True)
+    assert (config.mode, config.islands) == ("best-of-n", 1)
+    other = invoke(problem, "--mode", "random", "-o", "run", "--resume")
+    assert isinstance(other.exception, RunMismatch)
+
+
+def test_an_unknown_mode_is_wrong_use(problem: Path) -> None:
+    result = invoke(problem, "--mode", "upside-down")
+    assert result.exit_code == 2
+    assert "best-of-n" in result.stderr
+
+
+def test_a_limit_of_tokens_without_a_model_is_refused(problem: Path) -> None:
+    result = invoke(problem, "--backend", "cpp", "--tokens", 1000, "-o", "run")
+    assert isinstance(result.exception, SearchError)
+    assert "--model" in str(result.exception)
+    assert not Path("run").exists()
 
 
 def test_an_unknown_backend_is_wrong_use(problem: Path) -> None:

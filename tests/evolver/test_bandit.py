@@ -36,3 +36,18 @@ def test_a_proposer_that_is_empty_again_and_again_rests() -> None:
         bandit.record("a", gain=0.0, cost=1.0, empty=True)
     assert bandit.choose(["a"]) is None
     assert bandit.choose(["a", "b"]) == "b"
+
+
+def test_proposals_in_flight_count_as_pulls() -> None:
+    bandit = Bandit()
+    assert bandit.choose(["a", "b"]) == "a"
+    assert bandit.choose(["a", "b"], {"a": 1}) == "b"
+    assert bandit.choose(["a", "b"], {"a": 3, "b": 1}) == "b"
+
+
+def test_who_rests_is_asked_again_once_there_is_something_to_start_from() -> None:
+    bandit = Bandit()
+    for _ in range(REST_AFTER):
+        bandit.record("a", cost=1.0, empty=True)
+    bandit.wake()
+    assert bandit.choose(["a"]) == "a"
