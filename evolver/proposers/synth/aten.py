@@ -26,10 +26,10 @@ class TraceFailed(Exception):
 
 
 class AtenType(Record):
-    """Shape and element type of one result; extents are text, as ``2*s0``."""
+    """Shape and element type of one result; extents are text, as ``2*s0``, types as in torch."""
 
     shape: tuple[Text, ...] = Field(max_length=16)
-    dtype: ElementType
+    dtype: Text
 
 
 class AtenNode(Record):

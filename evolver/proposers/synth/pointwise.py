@@ -45,7 +45,7 @@ _OF_FLOATS = (
     *("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "sigmoid"),
     *("erf", "erfc", "floor", "ceil", "trunc", "round"),
 )
-_OF_TWO_NUMBERS = ("add", "sub", "mul", "floor_div", "trunc_div", "remainder", "pow")
+_OF_TWO_NUMBERS = ("add", "sub", "mul", "floor_div", "trunc_div", "remainder", "fmod", "pow")
 
 FUNCTIONS: dict[str, Function] = {
     **dict.fromkeys(_OF_FLOATS, Function(1, _float)),
@@ -53,7 +53,7 @@ FUNCTIONS: dict[str, Function] = {
     "not": Function(1, _discrete),
     **dict.fromkeys(("isnan", "isinf"), Function(1, _float, gives_bool=True)),
     **dict.fromkeys(_OF_TWO_NUMBERS, Function(2, _number)),
-    **dict.fromkeys(("div", "fmod", "atan2"), Function(2, _float)),
+    **dict.fromkeys(("div", "atan2"), Function(2, _float)),
     **dict.fromkeys(("maximum", "minimum"), Function(2, _any)),
     **dict.fromkeys(("and", "or", "xor"), Function(2, _discrete)),
     **dict.fromkeys(("shift_left", "shift_right"), Function(2, lambda t: t.is_integer)),

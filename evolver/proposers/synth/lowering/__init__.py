@@ -34,6 +34,9 @@ TABLE: Mapping[str, tuple[Rule, tuple[str, ...]]] = {
     **movements.RULES,
     **products.RULES,
 }
+_CHECKS = ("aten._assert_async", "aten._assert_scalar", "aten.sym_constrain_range")
+"""Of values, by which the reference refuses inputs; what it refuses, anything may be given for."""
+
 _OVERLOADED = (pointwise.overloaded, reductions.overloaded, selections.overloaded)
 
 
@@ -97,6 +100,8 @@ class _Lowering:
         if node.target == "input":
             return self._input(node)
         if any(self._values[name] is None for name in nodes_in([node.args, node.kwargs])):
+            return None
+        if node.target.startswith(_CHECKS):
             return None
         if node.target == "getitem":
             return self._item(node)

@@ -92,7 +92,7 @@ class Call:
     def dtype(self, name: str = "dtype") -> ElementType | None:
         """An element type, None where none is given."""
         raw = self._given.get(name)
-        return ElementType(raw["dtype"]) if isinstance(raw, dict) else None
+        return element_type(str(raw["dtype"])) if isinstance(raw, dict) else None
 
     def number(self, name: str, default: Number | None = None) -> Number | Extent:
         """A number, or a size that stands for one."""
@@ -216,8 +216,17 @@ def type_of(raw: AtenType) -> TensorType:
 
     Raises:
         ExtentError: an extent is no polynomial.
+        NotLowered: no program computes with this element type.
     """
-    return TensorType(tuple(Extent.of(e) for e in raw.shape), raw.dtype)
+    return TensorType(tuple(Extent.of(e) for e in raw.shape), element_type(raw.dtype))
+
+
+def element_type(name: str) -> ElementType:
+    """The element type that torch calls ``name``."""
+    try:
+        return ElementType(name)
+    except ValueError as error:
+        raise NotLowered(f"elements of type {name[:40]}") from error
 
 
 def size_of(raw: Any) -> Extent:

@@ -214,6 +214,7 @@ RULES: Mapping[str, tuple[Rule | Rules, tuple[str, ...]]] = {
     "aten.slice": (slice_, ("self", "dim", "start", "end", "step")),
     "aten.select": (select, ("self", "dim", "index")),
     "aten.flip": (flip, ("self", "dims")),
+    "prims.rev": (flip, ("self", "dims")),
     "aten.cat": (concat, ("tensors", "dim")),
     "aten.stack": (stack, ("tensors", "dim")),
     "aten.constant_pad_nd": (pad, ("self", "pad", "value")),

@@ -7,6 +7,7 @@ from typing import Literal
 
 from evolver.proposers.synth import ir
 from evolver.proposers.synth.arithmetic import ReduceKind
+from evolver.proposers.synth.extents import Extent
 from evolver.proposers.synth.lowering.context import Call, NotLowered
 from evolver.proposers.synth.types import ElementType
 
@@ -88,13 +89,13 @@ def variance_and_mean(call: Call) -> tuple[int, int]:
     axes = call.axes("dim", call.rank(x))
     count = call.count(x, axes)
     correction = call.number("correction", 1)
-    if not isinstance(correction, int):
+    if isinstance(correction, Extent) or correction != int(correction):
         raise NotLowered(f"a correction of {correction}")
     summed = call.add(ir.Reduce("sum", axes), x)
     middle = call.with_number("div", call.kept(summed, axes, keep=True), count)
     difference = call.function("sub", x, middle)
     squares = reduced(call, "sum", call.function("mul", difference, difference))
-    variance = call.with_number("div", squares, count - correction)
+    variance = call.with_number("div", squares, count - int(correction))
     average = reduced_shape(call, middle)
     return call.cast(variance, dtype), call.cast(average, dtype)
 
