@@ -102,7 +102,8 @@ class Turns:
         """
         seeder = self._seeder()
         if seeder is not None:
-            if judging and getattr(seeder, "fallback", False):
+            unknown = judging and self._state.islands.leader is None
+            if unknown and getattr(seeder, "fallback", False):
                 return WAIT  # it is asked where nothing else turns out to be correct
             self._seed(seeder)
             return None
@@ -128,6 +129,7 @@ class Turns:
         shift the numbers, and so the choices, of all that follows.
         """
         ticket = self._ticket(seeder)
+        self._journal.report(Phase.PROPOSING, seeder.name)
         with self._flights.away():
             offer = self._offer(ticket)
         if offer.failure is None and offer.candidate is None:

@@ -47,7 +47,12 @@ class ProposalContext:
 
 
 class Proposer(Protocol):
-    """Suggests one candidate at a time."""
+    """Suggests one candidate at a time.
+
+    One that sets ``slow = True`` (a model) is asked from threads, several times at once, while
+    evaluations go on. A seeder that sets ``fallback = True`` is asked when the others' seeds are
+    judged.
+    """
 
     name: str
 
