@@ -25,6 +25,7 @@ from cli import (
     profile,
     report,
     serve_model,
+    synth,
     verify,
 )
 from cli.failures import ExitCode, Interrupted, tell_failure
@@ -38,7 +39,7 @@ app = typer.Typer(
 )
 GROUPS = (
     doctor, demo, profile, hot, extract, optimize, serve_model, evaluate, integrate, verify,
-    report, library, bench,
+    report, synth, library, bench,
 )  # fmt: skip
 for group in GROUPS:
     group.register(app)

@@ -136,15 +136,15 @@ def library_nodes(program: ir.Program, genes: Genes) -> frozenset[int]:
     )
 
 
-def canonical(program: ir.Program, genes: Genes) -> Genes:
+def canonical(program: ir.Program, genes: Genes, *, on_gpu: bool = True) -> Genes:
     """Return the one form of all genes that mean the same program."""
     chosen = dict(genes.algorithms)
     algorithms = sorted(
         (number, algorithm)
         for number, algorithm in chosen.items()
-        if algorithm != alternatives(program, number)[0]
+        if algorithm in alternatives(program, number)[1:]
     )
-    kernels = [k.model_copy(update={"stores": tuple(sorted(set(k.stores)))}) for k in genes.kernels]
+    kernels = [_canonical_kernel(kernel, on_gpu=on_gpu) for kernel in genes.kernels]
     kernels[0] = kernels[0].model_copy(update={"joined": False})
     narrow = any(n.type.dtype.wide is not n.type.dtype for n in program.nodes)
     return Genes(
@@ -152,6 +152,16 @@ def canonical(program: ir.Program, genes: Genes) -> Genes:
         algorithms=tuple(algorithms),
         rounded=genes.rounded or not narrow,
     )
+
+
+def _canonical_kernel(kernel: Kernel, *, on_gpu: bool) -> Kernel:
+    """Without what has no meaning: on a CPU there are no warps, and whole rows have no stages."""
+    update: dict[str, object] = {"stores": tuple(sorted(set(kernel.stores)))}
+    if kernel.block is None and not kernel.persistent:
+        update["stages"] = 1
+    if not on_gpu:
+        update |= {"warps": 4, "stages": 1, "split": 1, "persistent": False, "joined": False}
+    return kernel.model_copy(update=update)
 
 
 def stored(genes: Genes) -> frozenset[int]:

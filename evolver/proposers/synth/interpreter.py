@@ -85,7 +85,7 @@ def _evaluate(
         case ir.Pointwise(function):
             return _POINTWISE[function](*operands)
         case ir.Select():
-            return torch.where(*operands)
+            return torch.where(operands[0], operands[1], operands[2])
         case ir.Cast(dtype):
             return operands[0].to(torch_dtype(dtype))
         case ir.Reduce() | ir.Scan() | ir.Matmul() | ir.Convolution():

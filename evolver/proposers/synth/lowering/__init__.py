@@ -12,8 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evaluator.candidate import BackendName
+from evaluator.problem import LoadedProblem
+from evaluator.sandbox import Sandbox
 from evolver.proposers.synth import ir
-from evolver.proposers.synth.aten import AtenGraph, AtenNode, nodes_in
+from evolver.proposers.synth.aten import AtenGraph, AtenNode, nodes_in, trace
 from evolver.proposers.synth.extents import ExtentError
 from evolver.proposers.synth.lowering import (
     movements,
@@ -65,6 +68,19 @@ class Lowered:
 def lower(graph: AtenGraph, source: str = "") -> Lowered:
     """Lower ``graph``; names of values are taken from the reference's ``source``."""
     return _Lowering(graph, source).run()
+
+
+def lower_problem(
+    loaded: LoadedProblem, backend: BackendName, sandbox: Sandbox | None = None
+) -> tuple[Lowered, ...]:
+    """Capture the problem's reference in the sandbox and lower it, per group of workloads.
+
+    Raises:
+        TraceFailed: it cannot be captured.
+        SandboxUnavailable: nothing can be isolated here.
+    """
+    graphs = trace(loaded, backend, sandbox)
+    return tuple(lower(graph, loaded.reference_source) for graph in graphs)
 
 
 class _Lowering:
