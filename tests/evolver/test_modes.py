@@ -105,3 +105,36 @@ def test_an_adaptive_search_ends_on_a_plateau_and_says_so(tmp_path: Path) -> Non
     assert "plateau" in log[-1].detail
     advised = [e for e in log if e.kind is EntryKind.ADVISED]
     assert all(e.detail for e in advised)
+
+
+def test_where_nothing_is_correct_a_search_turns_elsewhere_until_somebody_gains(
+    tmp_path: Path,
+) -> None:
+    class Stubborn(Nudge):
+        """Wrong again and again, and right from its eighth proposal on."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self._asked = 0
+
+        def propose(self, context: ProposalContext) -> Candidate | None:
+            self._asked += 1
+            sign = -1 if self._asked < 8 else 1
+            return toy_candidate(round(sign * context.rng.uniform(1, 2), 6), proposer=self.name)
+
+    proposers = [Stubborn("this"), Stubborn("that")]
+    with make_run(tmp_path / "run", adaptive=True) as run:
+        search = make_search(run, proposers=proposers, seeds=(), steps=80)
+        search.search()
+        log = list(run.log())
+    advised = next(e for e in log if e.kind is EntryKind.ADVISED)
+    assert "nothing correct" in advised.detail
+    gained = next(e.sequence for e in log if e.evaluation and e.evaluation.speedups)
+    between = {
+        e.proposer
+        for e in log
+        if e.kind is EntryKind.PROPOSED and advised.sequence < e.sequence < gained
+    }
+    assert advised.proposer not in between
+    assert len(between) == 1
+    assert search.state.resting == set()
