@@ -56,6 +56,8 @@ class Scale:
     """Per insert, mean over the first thousand."""
     last_ms: float
     """Per insert, mean over the last thousand."""
+    last_cpu_ms: float
+    """The processor's time in that, which a busy machine does not lengthen as much."""
     replay_ms: float
     """Per candidate, when the state is rebuilt from the log: over the last thousand."""
     peak_rss_bytes: int
@@ -78,15 +80,16 @@ def fill(folder: Path, candidates: int) -> Scale:
     path = folder / "run.db"
     store, state = Store.create(path), SearchState()
     probe = min(PROBE, candidates // 2)
-    first = _insert(store, state, attempts(range(probe)))
+    first, _ = _insert(store, state, attempts(range(probe)))
     _insert(store, state, attempts(range(probe, candidates - probe), longest=2))
-    last = _insert(store, state, attempts(range(candidates - probe, candidates)))
+    last, last_cpu = _insert(store, state, attempts(range(candidates - probe, candidates)))
     replay = _replay(store, state.sequence - 2 * probe) / probe
     store.close()
     return Scale(
         candidates=candidates,
         first_ms=1e3 * first / probe,
         last_ms=1e3 * last / probe,
+        last_cpu_ms=1e3 * last_cpu / probe,
         replay_ms=1e3 * replay,
         peak_rss_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         database_bytes=path.stat().st_size,
@@ -95,17 +98,18 @@ def fill(folder: Path, candidates: int) -> Scale:
 
 def _insert(
     store: Store, state: SearchState, made: Iterator[tuple[Candidate, Evaluation]]
-) -> float:
-    """Return the seconds that the inserts took, making the candidates left out."""
-    seconds = 0.0
+) -> tuple[float, float]:
+    """Return the seconds that the inserts took, and the processor's; making candidates left out."""
+    seconds = cpu_seconds = 0.0
     for candidate, evaluation in made:
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         for kind, found in ((EntryKind.PROPOSED, None), (EntryKind.EVALUATED, evaluation)):
             entry = _entry(state, kind, candidate, found)
             store.append(entry, candidate)
             state.apply(entry, candidate)
         seconds += time.perf_counter() - began
-    return seconds
+        cpu_seconds += time.process_time() - cpu_began
+    return seconds, cpu_seconds
 
 
 def _replay(store: Store, after: int) -> float:
