@@ -27,18 +27,33 @@ def register(app: typer.Typer) -> None:
 def hot(
     traces: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="TRACE...", help="Chrome traces of torch.profiler; .gz too."),
+        typer.Argument(
+            metavar="TRACE...",
+            help="Chrome traces of torch.profiler; .gz too.",
+            exists=True,
+            dir_okay=False,
+        ),
     ] = None,
     repo: Annotated[
         Path | None, typer.Option("--repo", help="The checkout; names become path::qualname.")
     ] = None,
     capture: Annotated[
         list[Path] | None,
-        typer.Option(help="Trace of the graph capture whose replays are in TRACE. Repeatable."),
+        typer.Option(
+            help="Trace of the graph capture whose replays are in TRACE. Repeatable.",
+            exists=True,
+            dir_okay=False,
+        ),
     ] = None,
     compare: Annotated[
         tuple[Path, Path] | None,
-        typer.Option("--compare", metavar="A B", help="Two traces: before and after."),
+        typer.Option(
+            "--compare",
+            metavar="A B",
+            help="Two traces: before and after.",
+            exists=True,
+            dir_okay=False,
+        ),
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many functions to list.")] = 20,
     export: Annotated[

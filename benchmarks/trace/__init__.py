@@ -144,14 +144,15 @@ def _read(path: Path, traces: Path, repos: Path, counts: _Counts) -> dict[str, A
         counts.launched += int((is_kernel & launched).sum())
         if found.side.has_stack and found.on_device:
             durations = found.trace.duration_us[found.rows]
+            counts.device_us += float(durations.sum())
             counts.launched_us += float(durations[launched].sum())
 
+    before = counts.device_us
     try:
         report = rank_traces([path], repository=repository, captures=captures, each=count)
     except TraceError as error:
         return {"error": str(error)}
-    if any(p.name != Reason.NO_STACK for p in report.unattributed) or report.targets:
-        counts.device_us += report.device_us
+    if counts.device_us > before:
         counts.resolved_us += report.resolved_us
     facts = _facts(report)
     newer = repos / sample.newer if sample.newer else None
