@@ -226,8 +226,12 @@ def search(
     repos: Annotated[
         Path, typer.Option(help="Holds lmdeploy/ and sglang/ (`make real-repos`); with --long.")
     ] = Path(".real"),
-    kills: Annotated[int, typer.Option(min=0, help="Of a search at random moments.")] = 50,
-    scale: Annotated[int, typer.Option(min=0, help="Candidates that fill the store.")] = 100_000,
+    kills: Annotated[
+        int | None, typer.Option(min=0, help="Of a search. Default: 50 with cpp, else none.")
+    ] = None,
+    scale: Annotated[
+        int | None, typer.Option(min=0, help="Candidates. Default: 100,000 with cpp, else none.")
+    ] = None,
     minutes: MinutesOption = None,
     backend: Annotated[
         str | None, typer.Option(metavar="[triton|cpp]", help="Default: triton with a GPU.")
@@ -249,9 +253,12 @@ def search(
     from benchmarks.search.work import forget
     from bot.pipeline import default_backend
     from cli.live import make_view
+    from evaluator.candidate import BackendName
 
     if not resume:
         forget(work)
+    chosen = backend_named(backend) or default_backend()
+    on_host = chosen is BackendName.CPP  # what needs no device is not measured on a lent one
     plan = Plan(
         problems=_named(problems or ",".join(OWN_NAMES), OWN_NAMES, "--problems"),
         kernelbench=kernelbench,
@@ -262,11 +269,10 @@ def search(
         steps=steps,
         adaptive=adaptive,
         long=long,
-        kills=kills,
-        scale=scale,
+        kills=kills if kills is not None else 50 * on_host,
+        scale=scale if scale is not None else 100_000 * on_host,
         minutes=minutes,
     )
-    chosen = backend_named(backend) or default_backend()
     with make_view() as view:
         result = run_search(work, plan, backend=chosen, say=_say, observer=view)
     _show(result, _write(result, output, drawing=work / CURVE_FILE), json=json)

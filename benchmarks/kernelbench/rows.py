@@ -19,6 +19,7 @@ from benchmarks.appended import append_records, read_records
 from evaluator.evaluation import Baseline, Evaluation, Speedup, Status, Verdict
 from evaluator.records import Record
 from evolver.run import Run
+from evolver.state import has_verdict
 from evolver.store import EntryKind, LogEntry
 
 
@@ -138,18 +139,23 @@ def row_of_run(run: Run, row: Row, *, library_share: float) -> Row:
     entries = list(run.log())
     evaluations = [e for e in entries if e.evaluation is not None]
     judged = [e.evaluation for e in evaluations if e.evaluation is not None]
+    attempts = [e.evaluation for e in entries if e.kind is EntryKind.EVALUATED and e.evaluation]
+    verdicts = [a for a in attempts if has_verdict(a)]  # the machine's faults are tried again
     best = run.best()
-    numbers = {a.candidate.id: a for a in run.attempts()}
     shown = best.evaluation if best is not None else _best_correct(evaluations)
-    attempt = numbers.get(shown.candidate_id) if shown is not None else None
+    winner = run.store.candidate(shown.candidate_id) if shown is not None else None
     eager = shown.speedup(Baseline.EAGER) if shown is not None else None
     compiled = shown.speedup(Baseline.COMPILED) if shown is not None else None
     confirmed = best is not None
-    statuses = [a.evaluation.status.value for a in numbers.values()]
+    numbers = {a.candidate_id: n for n, a in enumerate(verdicts, start=1)}
+    statuses = [a.status.value for a in verdicts]
+    correct = any(a.status is Status.OK for a in verdicts)
+    faults = len(attempts) - len(verdicts)
     return row.model_copy(
         update={
-            "outcome": Outcome.MEASURED,
-            "correct": any(a.evaluation.status is Status.OK for a in numbers.values()),
+            "outcome": Outcome.MEASURED if correct or not faults else Outcome.FAILED,
+            "reason": "" if correct or not faults else f"the machine failed {faults} evaluations",
+            "correct": correct,
             "found": Ratio.of(eager, confirmed=confirmed) if eager is not None else None,
             "found_vs_compiled": (
                 Ratio.of(compiled, confirmed=confirmed) if compiled is not None else None
@@ -157,17 +163,17 @@ def row_of_run(run: Run, row: Row, *, library_share: float) -> Row:
             "confirmed": confirmed,
             "rounds": eager.blocks if eager is not None else 0,
             "unimproved": eager is not None and eager.verdict is Verdict.UNIMPROVED,
-            "found_at": attempt.number if attempt is not None else None,
+            "found_at": numbers.get(shown.candidate_id) if shown is not None else None,
             "own": _is_own(best.evaluation, library_share) if best is not None else None,
             "trivial": (
                 best.evaluation.triviality.trivial
                 if best is not None and best.evaluation.triviality is not None
                 else None
             ),
-            "candidate": attempt.candidate.description if attempt is not None else "",
-            "proposer": attempt.candidate.proposer if attempt is not None else "",
-            "curve": _curve(entries),
-            "evaluated": len(statuses),
+            "candidate": winner.description if winner is not None else "",
+            "proposer": winner.proposer if winner is not None else "",
+            "curve": _curve(verdicts),
+            "evaluated": len(verdicts),
             "statuses": {s: statuses.count(s) for s in sorted(set(statuses))},
             "evaluation_seconds": sum(e.seconds for e in judged),
             "device_seconds": sum(e.device_seconds for e in judged),
@@ -189,14 +195,10 @@ def _is_own(evaluation: Evaluation, library_share: float) -> bool | None:
     return all(share is not None and share <= library_share for share in shares)
 
 
-def _curve(entries: Sequence[LogEntry]) -> tuple[tuple[int, float], ...]:
+def _curve(attempts: Sequence[Evaluation]) -> tuple[tuple[int, float], ...]:
     points: list[tuple[int, float]] = []
-    number = 0
-    for entry in entries:
-        if entry.kind is not EntryKind.EVALUATED or entry.evaluation is None:
-            continue
-        number += 1
-        speedup = entry.evaluation.speedup()
+    for number, evaluation in enumerate(attempts, start=1):
+        speedup = evaluation.speedup()
         if speedup is None or speedup.verdict is not Verdict.FASTER:
             continue
         if not points or speedup.value > points[-1][1]:

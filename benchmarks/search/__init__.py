@@ -75,14 +75,12 @@ def run_search(
         deadline=Deadline(plan.minutes),
     )
     gpu = backend is not BackendName.CPP
-    session.search_all(list(_subjects(session, gpu=gpu)))
-    environment = session.environment or machine.environment(
-        device="cuda" if gpu else "cpu", threads=1, sandbox=""
-    )
+    environment = machine.environment(device="cuda" if gpu else "cpu", threads=1, sandbox="")
     if not plan.long:
         session.kill_all(machine_name(environment))
         session.fill(machine_name(environment))
-    return _result(session, environment)
+    session.search_all(list(_subjects(session, gpu=gpu)))
+    return _result(session, session.environment or environment)
 
 
 def _subjects(session: Session, *, gpu: bool) -> Iterator[Subject]:

@@ -138,13 +138,15 @@ def _against(searches: Sequence[SearchRow], mode: str, name: str, machine: str) 
 
 
 def _winners(rankings: Sequence[RankingRow], machine: str) -> Iterable[Figure]:
-    """Only searches that leave a choice are counted, the same ones for both clocks."""
-    choices = [r for r in rankings if len(r.contenders) > 1]
-    for name, picks in (
-        ("naive", [(r, r.naive_pick) for r in choices]),
-        ("stable", [(r, r.stable_pick) for r in choices]),
-    ):
-        wrong = [w for row, pick in picks if (w := row.wrong(pick)) is not None]
+    """Of searches that leave a choice, and whose two picks are both confirmed."""
+    naive: list[bool] = []
+    stable: list[bool] = []
+    for row in rankings:
+        pair = row.wrong(row.naive_pick), row.wrong(row.stable_pick)
+        if len(row.contenders) > 1 and pair[0] is not None and pair[1] is not None:
+            naive.append(pair[0])
+            stable.append(pair[1])
+    for name, wrong in (("naive", naive), ("stable", stable)):
         if wrong:
             yield _rate(f"{name}_wrong_winner_rate", sum(wrong), len(wrong), machine)
 

@@ -114,7 +114,7 @@ def judge(sessions: Sequence[Session], whole: Sequence[LogEntry], *, lanes: int 
 
 def story(entries: Sequence[LogEntry]) -> list[tuple[object, ...]]:
     """What happened, without when and how long it took."""
-    return [(e.kind, e.proposer, e.candidate_id, e.parent_id, e.detail) for e in entries]
+    return [(e.kind, e.ticket, e.proposer, e.candidate_id, e.parent_id, e.detail) for e in entries]
 
 
 def kill_trial(folder: Path, trial: int, *, kills: int) -> KillRow:

@@ -21,6 +21,7 @@ from evaluator.sandbox import Sandbox
 from evaluator.service import Evaluator
 from evaluator.session import RequestFailed
 from evolver.run import Run
+from evolver.state import has_verdict
 from evolver.store import EntryKind
 from policies.model import EvaluatorPolicy
 
@@ -56,8 +57,8 @@ def correct_candidates(run: Run) -> Mapping[str, tuple[Candidate, float]]:
     """Candidates whose work is their own, with the lower bound that the search ranks them by."""
     latest: dict[str, Evaluation] = {}
     for entry in run.log():
-        if entry.kind in (EntryKind.EVALUATED, EntryKind.REMEASURED) and entry.candidate_id:
-            assert entry.evaluation is not None
+        kept = entry.kind in (EntryKind.EVALUATED, EntryKind.REMEASURED)
+        if kept and entry.candidate_id and has_verdict(entry.evaluation):
             latest[entry.candidate_id] = entry.evaluation
     found = {}
     for candidate_id, evaluation in latest.items():

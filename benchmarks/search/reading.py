@@ -12,6 +12,7 @@ from evolver.adaptive import Advice, Point, advise, point_after
 from evolver.costs import Cost
 from evolver.headroom import Headroom, headroom_of
 from evolver.run import Run
+from evolver.state import has_verdict
 from evolver.store import EntryKind, LogEntry
 from policies.model import AdaptiveRule, EvaluatorPolicy, SearchPolicy
 
@@ -57,8 +58,8 @@ def points_of(entries: Iterable[LogEntry]) -> Iterator[Point]:
         )
         if entry.kind not in (EntryKind.EVALUATED, EntryKind.REMEASURED):
             continue
-        if entry.evaluation is None or entry.candidate_id is None:
-            continue
+        if not has_verdict(entry.evaluation) or entry.candidate_id is None:
+            continue  # the machine's fault: it costs, and is tried again
         latest[entry.candidate_id] = entry.evaluation
         if entry.kind is EntryKind.EVALUATED:
             evaluated += 1

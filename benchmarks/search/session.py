@@ -27,6 +27,8 @@ from integrations.errors import IntegrationError
 from policies.model import EvaluatorPolicy
 
 KILLS_PER_RUN = 10
+_INSERT_SECONDS = 0.006
+"""What an insert and its making take on a slow machine."""
 _TROUBLE_LIMIT = 3
 
 
@@ -78,7 +80,8 @@ class Session:
 
     def fill(self, machine: str) -> None:
         """Fill archive and store, once."""
-        if self.work.scale or not self.plan.scale or not self.deadline.allows(0):
+        most_seconds = _INSERT_SECONDS * self.plan.scale
+        if self.work.scale or not self.plan.scale or not self.deadline.allows(most_seconds):
             return
         self.say(f"filling the store with {self.plan.scale} candidates")
         found = measure_scale(self.plan.scale)

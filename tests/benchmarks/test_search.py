@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import benchmarks.search.session as session_module
+from benchmarks.kernelbench.rows import Outcome, Row
+from benchmarks.kernelbench.rows import row_of_run as kernelbench_row
 from benchmarks.search import CURVE_FILE, run_search
 from benchmarks.search.kills import Session as KilledSession
 from benchmarks.search.kills import judge
@@ -19,17 +21,21 @@ from benchmarks.search.problems import OWN_NAMES, own_problem
 from benchmarks.search.ranking import correct_candidates, to_confirm
 from benchmarks.search.reading import row_of_run
 from benchmarks.search.rows import Contender, SearchRow, Step, Unit
+from benchmarks.search.units import Bench, run_unit
 from benchmarks.search.work import Work, forget
-from evaluator.candidate import BackendName
+from bot.pipeline import Lineup
+from evaluator.candidate import BackendName, Candidate
 from evaluator.errors import WorkerLost
+from evaluator.evaluation import Evaluation, Status
 from evolver.costs import Cost
 from evolver.errors import MachineTrouble
+from evolver.progress import ignore
 from evolver.run import Run
 from evolver.store import EntryKind, LogEntry
 from policies.model import EvaluatorPolicy
 from tests.benchmarks.test_kernelbench import hasty_policy
-from tests.builders import make_evaluation
-from tests.evolver.toys import make_run, make_search
+from tests.builders import make_evaluation, make_problem
+from tests.evolver.toys import Nudge, Seeds, ToyEvaluator, make_run, make_search
 
 UNIT = Unit(problem="p", mode="evolve", seed=0, steps=3)
 
@@ -120,6 +126,50 @@ def test_a_kill_may_repeat_what_was_in_flight_and_nothing_else() -> None:
     assert not found.same_result
 
 
+class Shaky(ToyEvaluator):
+    """Its third screening finds the machine disturbed."""
+
+    def screen(self, candidate: Candidate, *, incumbent_us: float | None = None) -> Evaluation:
+        found = super().screen(candidate, incumbent_us=incumbent_us)
+        if len(self.screened) == 3:
+            return make_evaluation(candidate, status=Status.MACHINE_UNFIT)
+        return found
+
+
+def test_what_the_machine_failed_is_no_evaluation_of_either_benchmark(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run", seed=3) as run:
+        make_search(run, Shaky(), steps=8).search()
+    empty = Row(id="a", level=1, number=1, outcome=Outcome.FAILED)
+    with Run.open(tmp_path / "run") as run:
+        ours = row_of_run(run, SearchRow(unit=UNIT), EvaluatorPolicy.default())
+        theirs = kernelbench_row(run, empty, library_share=0.02)
+    assert len(ours.steps) == 8
+    assert (theirs.outcome, theirs.evaluated) == (Outcome.MEASURED, 8)
+    assert "machine_unfit" not in theirs.statuses
+    assert theirs.found_at is not None
+    assert theirs.found_at <= 8
+
+
+@pytest.mark.parametrize(("mode", "adaptive"), [("evolve", True), ("best-of-n", False)])
+def test_a_unit_is_searched_as_it_says(tmp_path: Path, mode: str, adaptive: bool) -> None:
+    unit = UNIT.model_copy(update={"mode": mode, "adaptive": adaptive})
+    nothing: Any = None
+    bench = Bench(
+        loaded=make_problem(),
+        backend=BackendName.CPP,
+        policy=EvaluatorPolicy.default(),
+        sandbox=nothing,
+        evaluator=cast("Any", ToyEvaluator()),
+        lineup=Lineup(seeders=[Seeds(1.1, 0.9)], proposers=[Nudge()]),
+        observer=ignore,
+    )
+    row = run_unit(bench, unit, tmp_path / "run")
+    assert row.unit == unit
+    assert len(row.steps) == 3
+    with Run.open(tmp_path / "run") as run:
+        assert (run.config.mode, run.config.adaptive) == (mode, adaptive)
+
+
 class FakeBench:
     """A bench whose searches are over at once."""
 
@@ -202,13 +252,11 @@ def test_what_failed_is_tried_again_and_a_broken_machine_ends_the_session(
 @pytest.mark.real
 @pytest.mark.timeout(300)
 def test_a_tiny_plan_is_measured_from_end_to_end(tmp_path: Path) -> None:
-    plan = Plan(
-        problems=("swiglu",), modes=("evolve", "random"), seeds=1, steps=5, kills=1, scale=100
-    )
+    plan = Plan(problems=("swiglu",), modes=("evolve",), seeds=1, steps=4, kills=1, scale=100)
     result = run(tmp_path, plan, policy=hasty_policy())
     assert result.details["failures"] == {}
     figures = {f.name: f for f in result.figures}
-    assert figures["evolve_vs_random"].n == 1
+    assert figures["adaptive_cost_ratio"].value == 1.0  # it is too short to be stopped
     assert figures["kill_resume_trials"].value == 1
     assert figures["kill_resume_lost"].value == 0
     assert figures["insert_ms_at_100k"].value > 0
