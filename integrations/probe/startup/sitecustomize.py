@@ -50,7 +50,7 @@ class Recorder:
 
         @functools.wraps(call)
         def step(*args: Any, **kwargs: Any) -> Any:
-            if self.finished or getattr(self._local, "inside", False) or _compiling():
+            if _compiling() or self.finished or getattr(self._local, "inside", False):
                 return call(*args, **kwargs)
             self._local.inside = True
             try:
