@@ -76,14 +76,14 @@ class AtenGroup(Record):
     scalars: dict[Identifier, Scalar]
     symbols: dict[Identifier, tuple[int, ...]]
     workloads: tuple[Text, ...]
+    conditions: tuple[Text, ...] = ()
+    """On the symbols, as Python, for the text of candidates; never evaluated here."""
 
 
 class AtenGraph(Record):
     """A functional graph; writes are ``copy_`` onto inputs."""
 
     group: AtenGroup
-    conditions: tuple[Text, ...]
-    """On the sizes, as Python, for text of candidates; never evaluated here."""
     inputs: tuple[Identifier, ...]
     """The parameter behind each node ``input``, in order."""
     nodes: tuple[AtenNode, ...] = Field(max_length=5000)

@@ -30,7 +30,8 @@ class Axes:
     meets: tuple[frozenset[Atom], ...]
     """Per node, the atoms along which elements meet, those that come of it (top-k) included."""
     moves: tuple[tuple[tuple[int, frozenset[Atom]], ...], ...]
-    """Per node, the operands whose elements it moves, each with the atoms that they move along."""
+    """Per node, the operands whose elements it moves, each with the atoms that they move along:
+    those that they have and those that they get."""
 
     def atoms(self, number: int) -> frozenset[Atom]:
         """All atoms of a node."""
@@ -71,7 +72,25 @@ class _Finder:
     def visit(self, number: int) -> None:
         self._meets.append([])
         self._moves.append([])
-        self._of.append(self._axes(number))
+        found = self._axes(number)
+        self._of.append(found)
+        # Whatever moves along one axis arrives along another.
+        new = self._arrives(number, found)
+        self._moves[-1] = [(operand, p + new) for operand, p in self._moves[-1]]
+
+    def _arrives(self, number: int, found: Sequence[Product]) -> Product:
+        node = self._program.nodes[number]
+        match node.op:
+            case ir.Gather(axis) | ir.Slice(axis=axis) | ir.Concat(axis) | ir.Pad(axis=axis):
+                return found[axis]
+            case ir.Update(axis=axis):
+                return found[axis]
+            case ir.Take():
+                rank = self._program.nodes[node.operands[1]].type.rank
+                return tuple(atom for axis in found[:rank] for atom in axis)
+            case ir.Reshape():
+                return tuple(atom for axis in found for atom in axis)
+        return ()
 
     def _axes(self, number: int) -> list[Product]:
         node = self._program.nodes[number]

@@ -33,6 +33,8 @@ START_US = 1.6
 """Of one kernel among others in a replayed graph on an H200."""
 BYTES_PER_US = 4.0e6
 """An H200's memory."""
+PROGRAMS = 132
+"""That its multiprocessors run side by side; fewer leave it idle."""
 
 
 def first_guesses(program: ir.Program, *, on_gpu: bool = True) -> tuple[Genes, ...]:
@@ -47,8 +49,8 @@ def first_guesses(program: ir.Program, *, on_gpu: bool = True) -> tuple[Genes, .
         return ()
     costly = _costly(program, axes, libraries)
     partitions: list[list[tuple[int, ...]]] = [
-        _merged(program, axes, libraries, wanted),
-        _merged(program, axes, libraries, sorted({*wanted, *costly})),
+        _merged(program, axes, libraries, wanted, ()),
+        _merged(program, axes, libraries, sorted({*wanted, *costly}), costly),
         [(node,) for node in wanted],
     ]
     found: dict[Genes, float] = {}
@@ -70,10 +72,9 @@ def numel(atoms: Iterable[Atom], axes: Axes, sizes: Mapping[str, int]) -> int:
 
 
 def lanes_of(step: KernelStep, axes: Axes, program: ir.Program) -> int:
-    """Return how many elements of its largest value one row of a kernel has, at most."""
-    rows = frozenset(step.rows)
-    values = (*step.body, *(r.value for s in step.stores for r in s.regions))
-    return _widest(values, rows, axes, program)
+    """Return how many elements one row of a kernel has at most: 1 where none meet in it."""
+    values = [r.value for s in step.stores for r in s.regions]
+    return _widest(_held(program, step.body, values), frozenset(step.rows), axes, program)
 
 
 def _cost_at(made: Plan, sizes: Mapping[str, int]) -> float:
@@ -84,8 +85,8 @@ def _cost_at(made: Plan, sizes: Mapping[str, int]) -> float:
             continue
         moved = [*step.loads, *(r.value for s in step.stores for r in s.regions)]
         start = 0.0 if step.genes.joined else START_US
-        serial = lanes_of(step, made.axes, made.program) / 1e4 if not step.rows else 0.0
-        total += start + serial + _bytes(made.program, moved, sizes) / BYTES_PER_US
+        idle = max(1.0, PROGRAMS / numel(step.rows, made.axes, sizes))
+        total += start + idle * _bytes(made.program, moved, sizes) / BYTES_PER_US
     return total
 
 
@@ -102,28 +103,40 @@ def _widest(nodes: Iterable[int], rows: frozenset[Atom], axes: Axes, program: ir
 
 
 def _costly(program: ir.Program, axes: Axes, libraries: frozenset[int]) -> list[int]:
-    """Reductions whose result is used along an axis that they do not have in parallel.
+    """What is better stored than computed by those who use it.
 
-    Stored, they leave those who use them free to run over that axis.
+    That is a reduction over more than a program can hold, and one behind values that others
+    move: stored, it leaves them free to run over the axis that they move along.
     """
-    found = []
+    found: set[int] = set()
+    behind: list[frozenset[int]] = []
     for number, node in enumerate(program.nodes):
-        if not isinstance(node.op, HEAVY) or isinstance(node.op, ir.Put):
-            continue
-        rows = rows_of(program, axes, closure(program, [number], libraries), [number])
-        wide = _widest([number], rows, axes, program) > WHOLE_ROW
-        inner = _widest(node.operands, axes.atoms(number), axes, program) > WHOLE_ROW
-        if wide or inner:
-            found.append(number)
-    return found
+        heavy = isinstance(node.op, HEAVY) and not isinstance(node.op, ir.Put)
+        above = frozenset[int]().union(*(behind[o] for o in node.operands))
+        behind.append(
+            frozenset({number}) if heavy else frozenset() if number in libraries else above
+        )
+        if heavy and _reduces_much(program, axes, number):
+            found.add(number)
+        if not isinstance(node.op, ir.Gather):
+            found |= {h for o, _ in axes.moves[number] for h in behind[o]}
+    return sorted(found)
+
+
+def _reduces_much(program: ir.Program, axes: Axes, number: int) -> bool:
+    return _widest(program.nodes[number].operands, axes.atoms(number), axes, program) > WHOLE_ROW
 
 
 def _merged(
-    program: ir.Program, axes: Axes, libraries: frozenset[int], wanted: Sequence[int]
+    program: ir.Program,
+    axes: Axes,
+    libraries: frozenset[int],
+    wanted: Sequence[int],
+    cuts: Sequence[int],
 ) -> list[tuple[int, ...]]:
-    """Put together what shares its rows, while these fit."""
+    """Put together what shares its rows, while these fit; what reads a cut comes after it."""
     groups: list[tuple[int, ...]] = []
-    depth = _depths(program, libraries, wanted)
+    depth = _depths(program, libraries, cuts)
     for node in wanted:
         for i, group in enumerate(groups):
             if depth[group[0]] == depth[node] and _fits(
@@ -152,10 +165,11 @@ def _fits(
     together = rows(group)
     given = libraries | (stored - set(group))
     body = closure(program, group, given)
-    if _widest(body, together, axes, program) <= WHOLE_ROW:
+    held = _held(program, body, group)
+    if _widest(held, together, axes, program) <= WHOLE_ROW:
         alone = min(_spanned(rows([n]), axes, program) for n in group)
         # A few hundred programs fill a device; fewer are no loss where there is little to do.
-        total = _widest(body, frozenset(), axes, program)
+        total = _widest(held, frozenset(), axes, program)
         return _spanned(together, axes, program) >= min(alone, 256) or total <= LOOPED_BLOCK
     return all(rows([n]) == together for n in group)
 
@@ -164,15 +178,12 @@ def _spanned(atoms: frozenset[Atom], axes: Axes, program: ir.Program) -> int:
     return max(numel(atoms, axes, sizes) for sizes in program.sizes)
 
 
-def _depths(
-    program: ir.Program, libraries: frozenset[int], wanted: Sequence[int]
-) -> dict[int, int]:
-    """After how many stores and library calls in a row each stored node can be computed."""
+def _depths(program: ir.Program, libraries: frozenset[int], cuts: Sequence[int]) -> dict[int, int]:
+    """After how many cuts and library calls in a row each node can be computed."""
     depth: dict[int, int] = {}
+    borders = libraries | set(cuts)
     for number, node in enumerate(program.nodes):
-        below = max((depth[o] for o in node.operands), default=0)
-        step = 1 if number in libraries or number in wanted else 0
-        depth[number] = below + step
+        depth[number] = max((depth[o] + (o in borders) for o in node.operands), default=0)
     return depth
 
 

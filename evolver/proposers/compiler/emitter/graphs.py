@@ -80,11 +80,11 @@ def _with_lines(function: FlatFunction) -> FlatFunction:
 def _graph(traced: TracedGraph, conditions: list[str]) -> dict[str, Any]:
     writer = _Writer(traced)
     group = dataclasses.asdict(traced.group)
+    group["conditions"] = conditions
     group["workloads"] = [w.name for w in traced.group.workloads]
     nodes, outputs = writer.nodes()
     return {
         "group": group,
-        "conditions": conditions,
         "inputs": list(traced.input_names),
         "nodes": nodes,
         "outputs": outputs,
