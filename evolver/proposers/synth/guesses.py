@@ -95,6 +95,15 @@ def _bytes(program: ir.Program, nodes: Sequence[int], sizes: Mapping[str, int]) 
     return sum(t.numel.at(sizes) * t.dtype.itemsize_bytes for t in types)
 
 
+def _held(program: ir.Program, body: Sequence[int], values: Sequence[int]) -> list[int]:
+    """What a program holds at once: what it stores, and what elements meet in.
+
+    All else is computed element by element where it is needed.
+    """
+    heavy = [n for n in body if isinstance(program.nodes[n].op, HEAVY)]
+    return [*values, *heavy, *(o for n in heavy for o in program.nodes[n].operands)]
+
+
 def _widest(nodes: Iterable[int], rows: frozenset[Atom], axes: Axes, program: ir.Program) -> int:
     return max(
         (numel(axes.atoms(n) - rows, axes, sizes) for n in nodes for sizes in program.sizes),
