@@ -13,7 +13,6 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -31,25 +30,31 @@ from integrations.traces.attribution import (
 from integrations.traces.columns import NONE, Ints, Kind, Trace, read_trace
 from integrations.traces.device import TimeLine, time_line
 from integrations.traces.frames import Checkout, Found, Names, WithoutSource
-from integrations.traces.kernels import OPENNESS, Origin, origin_of, origin_of_operator
+from integrations.traces.kernels import OPENNESS
 from integrations.traces.report import (
     Disagreement,
     HotReport,
     HotTarget,
     Part,
     Score,
-    Shapes,
     TraceSummary,
 )
 from integrations.traces.roofline import (
     LEAST_KERNEL_US,
     Device,
     device_named,
-    perfect_us,
-    tensors_of,
-    touched,
 )
 from integrations.traces.stream import Progress
+from integrations.traces.tally import (
+    Table,
+    Tally,
+    add_to,
+    listed,
+    new_table,
+    origins_of,
+    perfect_of,
+    shapes_of,
+)
 
 _STEP = re.compile(r"^(?:ProfilerStep#|step\[|execute_|ksmith step)")
 _LOCATED = {
@@ -67,29 +72,6 @@ _UNGROUNDED = 0.5
 _KERNELS, _SHAPES, _PARTS = 12, 6, 30
 
 
-@dataclass
-class _Tally:
-    """What one function adds up to."""
-
-    device_us: float = 0.0
-    exposed_us: float = 0.0
-    inclusive_us: float = 0.0
-    backward_us: float = 0.0
-    gaps_us: float = 0.0
-    idle_us: float = 0.0
-    shaped_us: float = 0.0
-    launches: int = 0
-    replayed: int = 0
-    kernels: dict[str, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0, 0]))
-    callers: dict[str, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0, 0]))
-    shapes: Counter[Operator] = field(default_factory=Counter)
-    modules: set[str] = field(default_factory=set)
-    calls: dict[tuple[int, ...], tuple[Operator, ...]] = field(default_factory=dict)
-    """Operators of each call."""
-    host_us: float = 0.0
-    host_self_us: float = 0.0
-
-
 class Ranking:
     """Takes traces one at a time, forgets them, and ranks what they had in common."""
 
@@ -103,10 +85,8 @@ class Ranking:
         self._names: Names = WithoutSource() if repository is None else Checkout(repository)
         self._functions = Functions()
         self._captures: list[CaptureSide] = []
-        self._tallies: dict[str, _Tally] = defaultdict(_Tally)
-        self._tables: dict[str, dict[str, list[float]]] = defaultdict(
-            lambda: defaultdict(lambda: [0.0, 0])
-        )
+        self._tallies: dict[str, Tally] = defaultdict(Tally)
+        self._tables: dict[str, Table] = defaultdict(new_table)
         self._summaries: list[TraceSummary] = []
         self._shared: dict[tuple[Operator, ...], tuple[Operator, ...]] = {}
         self._span = self._busy = self._device = self._attributed = 0.0
@@ -178,9 +158,9 @@ class Ranking:
             tally.idle_us += idle
             if previous != NONE and place.call is not None and places[previous].call == place.call:
                 tally.gaps_us += idle
-            _add(tally.kernels[name], duration)
+            add_to(tally.kernels[name], duration)
             if len(place.functions) > 1:
-                _add(tally.callers[place.functions[1]], duration)
+                add_to(tally.callers[place.functions[1]], duration)
             tally.modules.update(place.modules[:1])
             call = (number, *(place.call or ()))
             operators = tally.calls.setdefault(call, ())
@@ -200,7 +180,7 @@ class Ranking:
             entries.append(("operators", place.operator.name))
         entries += [("modules", module) for module in dict.fromkeys(place.modules)]
         for table, key in entries:
-            _add(self._tables[table][key], duration)
+            add_to(self._tables[table][key], duration)
 
     def report(self, top: int | None = None) -> HotReport:
         """Rank what was added; at most ``top`` targets are listed."""
@@ -244,11 +224,11 @@ class Ranking:
     def _roofline(self) -> Device | None:
         return device_named(self._devices.most_common(1)[0][0]) if self._devices else None
 
-    def _target(self, name: str, tally: _Tally, device: Device | None) -> HotTarget:
+    def _target(self, name: str, tally: Tally, device: Device | None) -> HotTarget:
         function = self._functions.by_target[name]
-        origins = _origins(tally, self._on_device)
+        origins = origins_of(tally, self._on_device)
         shaped = tally.device_us > 0 and tally.shaped_us >= _SHAPED_ENOUGH * tally.device_us
-        perfect = _perfect(tally, device) if device is not None and shaped else None
+        perfect = perfect_of(tally, device) if device is not None and shaped else None
         least = len(tally.calls) * LEAST_KERNEL_US if perfect is None else perfect
         saving = max(0.0, tally.exposed_us - least * self._on_device) + tally.gaps_us
         share = saving / self._line if self._line else 0.0
@@ -284,14 +264,14 @@ class Ranking:
             end_to_end_percent=100 * saving / self._span if self._span else 0.0,
             state=max(origins, key=lambda o: origins[o]),
             origins=origins,
-            kernels=_listed(tally.kernels, _KERNELS),
-            shapes=_shapes(tally.shapes),
-            callers=_listed(tally.callers, _SHAPES),
+            kernels=listed(tally.kernels, _KERNELS),
+            shapes=shapes_of(tally.shapes, _SHAPES),
+            callers=listed(tally.callers, _SHAPES),
             modules=tuple(sorted(tally.modules)),
         )
 
     def _parts(self, table: str) -> tuple[Part, ...]:
-        return _listed(self._tables[table], _PARTS)
+        return listed(self._tables[table], _PARTS)
 
     def _disagreement(self) -> Disagreement | None:
         if self.repository is None:
@@ -385,49 +365,4 @@ def _summary(found: Attributed) -> TraceSummary:
         replays_joined=len(found.agreements),
         replay_agreement=min(agreements, default=None),
         steps=sum(bool(_STEP.match(trace.names[n])) for n in annotations),
-    )
-
-
-def _origins(tally: _Tally, on_device: bool) -> dict[Origin, float]:
-    found: dict[Origin, float] = defaultdict(float)
-    for name, (time_us, count) in tally.kernels.items():
-        # Where nothing took any time, the launches decide.
-        weight = time_us if tally.device_us else count
-        found[origin_of(name) if on_device else origin_of_operator(name)] += weight
-    total = sum(found.values())
-    return {origin: found[origin] / total for origin in sorted(found, key=lambda o: -found[o])}
-
-
-def _perfect(tally: _Tally, device: Device) -> float:
-    known: dict[tuple[Operator, ...], float] = {}
-    total = 0.0
-    for key in tally.calls.values():
-        if key not in known:
-            seen = [touched(o.name, o.dims, o.types) for o in key]
-            known[key] = perfect_us(device, [t for t in seen if t is not None])
-        total += known[key]
-    return total
-
-
-def _add(row: list[float], duration: float) -> None:
-    row[0] += duration
-    row[1] += 1
-
-
-def _listed(table: dict[str, list[float]], most: int) -> tuple[Part, ...]:
-    ordered = sorted(table.items(), key=lambda item: (-item[1][0], -item[1][1], item[0]))
-    return tuple(Part(name=n, device_us=t, count=int(c)) for n, (t, c) in ordered[:most])
-
-
-def _shapes(seen: Counter[Operator]) -> tuple[Shapes, ...]:
-    return tuple(
-        Shapes(
-            operator=operator.name,
-            inputs=", ".join(
-                f"{kind.removeprefix('c10::').lower()}{list(shape)}"
-                for shape, kind in tensors_of(operator.dims, operator.types)
-            ),
-            count=count,
-        )
-        for operator, count in seen.most_common(_SHAPES)
     )
