@@ -40,9 +40,11 @@ class Flights:
 
         def fly() -> None:
             try:
-                outcome.set_result(work())
+                result = work()
             except BaseException as error:  # ``then`` meets it
                 outcome.set_exception(error)
+            else:
+                outcome.set_result(result)
             self._arrivals.put(lambda: then(outcome))
 
         self._in_flight += 1
@@ -58,6 +60,11 @@ class Flights:
             arrived = self._arrivals.get()
         self._in_flight -= 1
         arrived()
+
+    @property
+    def has_arrivals(self) -> bool:
+        """Whether something can be landed without waiting."""
+        return not self._arrivals.empty()
 
     @contextmanager
     def away(self) -> Iterator[None]:

@@ -127,30 +127,28 @@ class Search:
         return self._run.publish()
 
     def _end_early(self, error: BaseException) -> None:
-        """Keep what is in flight, unless somebody waits for the end; write the summary.
+        """Keep what has ended, and what is in flight unless a person waits; write the summary.
 
         The log is safe already; where nothing can be written, the first error is the one to
         tell.
         """
-        with contextlib.suppress(SearchError):
-            if isinstance(error, Exception):
-                self._land_judged()
-            self._turns.abandon()
-            self._run.publish()
-
-    def _land_judged(self) -> None:
-        """Land until no evaluation is in flight, whatever becomes of one."""
-        while self._judging or self._measuring:
+        patient = isinstance(error, Exception)
+        while self._flights.has_arrivals or (patient and (self._judging or self._measuring)):
             with contextlib.suppress(Exception):
                 self._flights.land()
+        with contextlib.suppress(Exception):
+            self._turns.abandon()
+        with contextlib.suppress(SearchError):
+            self._run.publish()
 
     def _explore(self) -> str:
         """Propose and judge until nothing more may be begun, and return why."""
         while True:
             reason = self._fill()
-            if self._out_of_time() and not self._judging and not self._measuring:
+            late = self._out_of_time()
+            if late and not self._judging and not self._measuring:
                 self._turns.abandon()
-                return reason
+                return late
             if not self._flights and not self._measure_next(final=True):
                 return reason
             self._flights.land()
@@ -212,8 +210,6 @@ class Search:
 
     def _judge(self, proposed: LogEntry) -> None:
         """Begin to evaluate a proposal."""
-        self._judging.add(proposed.ticket)
-        self._tries[proposed.ticket] += 1
         candidate = self._run.store.candidate(str(proposed.candidate_id))
         incumbent = self._journal.incumbent_us()
 
@@ -233,6 +229,8 @@ class Search:
 
         self._journal.report(Phase.EVALUATING, proposed.proposer, candidate.description)
         screen = self._evaluator.screen
+        self._judging.add(proposed.ticket)
+        self._tries[proposed.ticket] += 1
         self._flights.start(self._timed(lambda: screen(candidate, incumbent_us=incumbent)), judged)
 
     def _measure_next(self, *, final: bool = False) -> bool:
@@ -247,7 +245,6 @@ class Search:
         return elite is not None
 
     def _measure(self, elite: Elite) -> None:
-        self._measuring.add(elite.candidate_id)
         candidate = self._run.store.candidate(elite.candidate_id)
 
         def measured(outcome: Future[tuple[Evaluation, float]]) -> None:
@@ -263,6 +260,7 @@ class Search:
             )
 
         self._journal.report(Phase.REMEASURING, candidate.proposer, candidate.description)
+        self._measuring.add(candidate.id)
         self._flights.start(self._timed(lambda: self._evaluator.screen(candidate)), measured)
 
     def _confirm(self) -> None:

@@ -169,7 +169,7 @@ class SearchState:
         self.latest = candidate.id
         self._seen.add(candidate.id)
         self.owed.pop(entry.ticket, None)
-        self._owed_ids[candidate.id] -= 1
+        del self._owed_ids[candidate.id]
         if score is None:
             self.islands.add_failure(entry.island, failure_of(entry.evaluation))
         else:
