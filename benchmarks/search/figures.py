@@ -9,7 +9,7 @@
         is not the winner: a fresh confirmation calls another one faster beyond noise
     adaptive_cost_ratio, adaptive_amsr_ratio
         device seconds, and amsr, of fixed searches cut where the adaptive rule would have ended
-        them, over the whole of them
+        them, over the whole of them; ``adaptive_run_…`` of searches that did end by it
     headroom_rank_correlation
         Spearman's, of the speedup that was thought possible with the one that was confirmed
     overhead_percent
@@ -56,7 +56,8 @@ def search_figures(
     machine: str,
 ) -> list[Figure]:
     """Return every figure that the rows allow; what they do not is absent."""
-    fixed = [r for r in searches if not r.failure and r.steps and not r.unit.adaptive]
+    measured = [r for r in searches if not r.failure and r.steps]
+    fixed = [r for r in measured if not r.unit.adaptive]
     evolved = [r for r in fixed if r.unit.mode == EVOLVE]
     found = [
         *_against(fixed, SEQUENTIAL, "evolve_vs_sequential", machine),
@@ -64,6 +65,7 @@ def search_figures(
         *_against(fixed, RANDOM, "evolve_vs_random", machine),
         *_winners([r for r in rankings if not r.failure], machine),
         *_adaptive(evolved, machine),
+        *_adaptive_runs(measured, machine),
         *_headroom(evolved, machine),
         *_overhead(fixed, machine),
         *_kills(kills),
@@ -154,19 +156,34 @@ def _winners(rankings: Sequence[RankingRow], machine: str) -> Iterable[Figure]:
 def _adaptive(evolved: Sequence[SearchRow], machine: str) -> Iterable[Figure]:
     """Of the same runs, so that only the rule differs."""
     ends = [r.stop.device_seconds if r.stop else r.spent for r in evolved]
-    for name, bar, cut, whole in (
-        ("adaptive_cost_ratio", "<= 0.6", ends, [r.spent for r in evolved]),
-        (
-            "adaptive_amsr_ratio",
-            ">= 0.98",
-            [_score(r, end) for r, end in zip(evolved, ends, strict=True)],
-            [_score(r, math.inf) for r in evolved],
-        ),
+    scores = [_score(r, end) for r, end in zip(evolved, ends, strict=True)]
+    yield from _saved("adaptive", evolved, ends, scores, machine)
+
+
+def _adaptive_runs(searches: Sequence[SearchRow], machine: str) -> Iterable[Figure]:
+    """Searches that did stop by themselves, beside those with the same seed that did not."""
+    fixed = {_key(r): r for r in searches if r.unit.mode == EVOLVE and not r.unit.adaptive}
+    runs = [r for r in searches if r.unit.adaptive and _key(r) in fixed]
+    costs, scores = [r.spent for r in runs], [_score(r, math.inf) for r in runs]
+    yield from _saved("adaptive_run", [fixed[_key(r)] for r in runs], costs, scores, machine)
+
+
+def _saved(
+    name: str,
+    fixed: Sequence[SearchRow],
+    costs: Sequence[float],
+    scores: Sequence[float],
+    machine: str,
+) -> Iterable[Figure]:
+    for what, bar, parts, wholes in (
+        ("cost", "<= 0.6", costs, [r.spent for r in fixed]),
+        ("amsr", ">= 0.98", scores, [_score(r, math.inf) for r in fixed]),
     ):
-        parts, wholes = _by_problem(evolved, cut), _by_problem(evolved, whole)
-        if sum(wholes):
-            value, low, high = interval(ratio_of_means, parts, wholes)
-            yield _figure(name, value, "", len(evolved), machine, low=low, high=high, bar=bar)
+        ours, theirs = _by_problem(fixed, parts), _by_problem(fixed, wholes)
+        if sum(theirs):
+            value, low, high = interval(ratio_of_means, ours, theirs)
+            full, n = f"{name}_{what}_ratio", len(fixed)
+            yield _figure(full, value, "", n, machine, low=low, high=high, bar=bar)
 
 
 def _score(row: SearchRow, device_seconds: float) -> float:

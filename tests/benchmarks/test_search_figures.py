@@ -121,6 +121,16 @@ def test_the_adaptive_rule_is_replayed_on_the_same_runs() -> None:
     assert found["adaptive_amsr_ratio"].value == pytest.approx((2 + 0 + 3) / (2 + 4 + 3))
 
 
+def test_searches_that_did_stop_are_told_beside_the_replay() -> None:
+    whole = searched(1.5, 2.0, 2.0)
+    stopped = searched(1.5, 1.8).model_copy(update={"unit": unit(adaptive=True)})
+    elsewhere = stopped.model_copy(update={"unit": unit("b", adaptive=True)})
+    found = figures([whole, stopped, elsewhere])
+    assert found["adaptive_run_cost_ratio"].value == pytest.approx(20 / 30)
+    assert found["adaptive_run_amsr_ratio"].value == pytest.approx(1.8 / 2.0)
+    assert found["adaptive_cost_ratio"].value == 1.0
+
+
 def test_headroom_is_correlated_by_rank_over_problems() -> None:
     def row(name: str, thought: float, found: float | None) -> SearchRow:
         return searched(1.0, confirmed=found, problem=name, headroom=thought)
