@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolver.proposers.synth import ir
+from evolver.proposers.synth.extents import Extent
+from evolver.proposers.synth.genome import Genes, Genome, Kernel, alternatives, canonical
+from evolver.proposers.synth.guesses import first_guesses
+from evolver.proposers.synth.plan import LibraryStep, PlanError, plan, required
+from evolver.proposers.synth.variation import cross, mutate
+from evolver.proposers.synth.writes import regions
+
+FLOAT, WHOLE = ir.ElementType.FLOAT32, ir.ElementType.INT64
+
+
+def typed(*extents: int | str) -> ir.TensorType:
+    return ir.tensor(FLOAT, *extents)
+
+
+def router() -> ir.Program:
+    """The best of each row, among the experts of the row's best groups."""
+    build = ir.Builder([ir.Symbol("n", (1, 4096))])
+    x = build.add(ir.Input("logits", typed("n", 256)))
+    scores = build.add(ir.Pointwise("sigmoid"), x)
+    grouped = build.add(ir.Reshape(typed("n", 8, 32).shape), scores)
+    best = build.add(ir.Gather(2), grouped, build.add(ir.TopK(2, 2), grouped))
+    groups = build.add(ir.TopK(4, 1), build.add(ir.Reduce("sum", (2,)), best))
+    zero, one = (build.add(ir.Constant(v, FLOAT)) for v in (0.0, 1.0))
+    empty = build.add(ir.Expand(typed("n", 8).shape), zero)
+    ones = build.add(ir.Expand(typed("n", 4).shape), one)
+    mask = build.add(ir.Scatter(1), empty, groups, ones)
+    mask = build.add(ir.Reshape(typed("n", 8, 1).shape), mask)
+    masked = build.add(
+        ir.Pointwise("mul"), grouped, build.add(ir.Expand(typed("n", 8, 32).shape), mask)
+    )
+    ids = build.add(ir.TopK(8, 1), build.add(ir.Reshape(typed("n", 256).shape), masked))
+    weights = build.add(ir.Gather(1), scores, ids)
+    return build.finish([ir.Returned(node=weights), ir.Returned(node=ids)])
+
+
+def softmax() -> ir.Program:
+    build = ir.Builder([ir.Symbol("n", (64,))])
+    x = build.add(ir.Input("x", typed("n", 50000)))
+    top = build.add(ir.Reduce("max", (1,)), x)
+    wide = typed("n", 50000).shape
+    top = build.add(ir.Expand(wide), build.add(ir.Reshape(typed("n", 1).shape), top))
+    exp = build.add(ir.Pointwise("exp"), build.add(ir.Pointwise("sub"), x, top))
+    total = build.add(ir.Reshape(typed("n", 1).shape), build.add(ir.Reduce("sum", (1,)), exp))
+    found = build.add(ir.Pointwise("div"), exp, build.add(ir.Expand(wide), total))
+    return build.finish([ir.Returned(node=found)])
+
+
+def normed_and_shifted() -> ir.Program:
+    """Rows are normalised, then each is added to the one before it."""
+    build = ir.Builder([ir.Symbol("t", (64, 512))])
+    x = build.add(ir.Input("x", typed("t", 1024)))
+    total = build.add(ir.Reduce("sum", (1,)), build.add(ir.Pointwise("mul"), x, x))
+    scale = build.add(ir.Reshape(typed("t", 1).shape), build.add(ir.Pointwise("rsqrt"), total))
+    normed = build.add(ir.Pointwise("mul"), x, build.add(ir.Expand(typed("t", 1024).shape), scale))
+    zero = build.add(ir.Constant(0.0, FLOAT))
+    shifted = build.add(ir.Pad(0, Extent.of(1), Extent.of(0)), normed, zero)
+    shifted = build.add(ir.Slice(0, Extent.of(0), Extent.of("t")), shifted)
+    return build.finish([ir.Returned(node=build.add(ir.Pointwise("add"), normed, shifted))])
+
+
+def linear_and_norm() -> ir.Program:
+    build = ir.Builder([ir.Symbol("n", (16,))])
+    x, w = build.add(ir.Input("x", typed("n", 64))), build.add(ir.Input("w", typed(64, 64)))
+    product = build.add(ir.Matmul(), build.add(ir.Pointwise("tanh"), x), w)
+    return build.finish([ir.Returned(node=build.add(ir.Reduce("sum", (1,)), product))])
+
+
+def in_place(*, shift: int = 0) -> ir.Program:
+    """Columns from the second on are doubled where they are, or from where they are shifted."""
+    build = ir.Builder([ir.Symbol("n", (16,))])
+    x = build.add(ir.Input("x", typed("n", 64)))
+    part = build.add(ir.Slice(1, Extent.of(1), Extent.of(32)), x)
+    read = build.add(ir.Slice(1, Extent.of(1 + shift), Extent.of(32)), x)
+    changed = build.add(ir.Pointwise("add"), part, read)
+    whole = build.add(ir.Update(1, Extent.of(1)), x, changed)
+    return build.finish([ir.Returned(argument="x")], [("x", whole)])
+
+
+PROGRAMS = [
+    router(),
+    softmax(),
+    normed_and_shifted(),
+    linear_and_norm(),
+    in_place(),
+    in_place(shift=3),
+]
+
+
+def rows(made: object) -> list[tuple[str, ...]]:
+    return [tuple(str(made.axes.extents[a]) for a in k.rows) for k in made.kernels]  # type: ignore[attr-defined]
+
+
+def test_a_routing_of_experts_is_one_launch_over_tokens() -> None:
+    program = router()
+    guess = first_guesses(program)[0]
+    assert rows(plan(program, guess)) == [("n",)]
+    assert guess.kernels[0].block is None
+    assert guess.kernels[0].stores == required(program, ())
+
+
+def test_rows_that_do_not_fit_are_looped_over() -> None:
+    guess = first_guesses(softmax())[0]
+    assert [k.block is not None for k in guess.kernels] == [True]
+
+
+def test_what_others_move_is_stored_rather_than_reduced_again_for_each() -> None:
+    program = normed_and_shifted()
+    assert rows(plan(program, first_guesses(program)[0])) == [("t",), ("t", "1024")]
+
+
+def test_a_product_lies_between_the_kernels_that_feed_and_read_it() -> None:
+    program = linear_and_norm()
+    steps = plan(program, first_guesses(program)[0]).steps
+    assert [isinstance(step, LibraryStep) for step in steps] == [False, True, False]
+
+
+def test_only_the_region_that_changes_is_stored_in_place() -> None:
+    program = in_place()
+    (parameter, node), *_ = program.writes
+    (region,) = regions(program, parameter, node)
+    assert str(program.nodes[region.value].type) == "float32[n, 32]"
+    assert [(s.axis, str(s.start)) for s in region.spans] == [(1, "1")]
+    assert rows(plan(program, first_guesses(program)[0])) == [("n", "32")]
+
+
+def test_what_is_read_beside_where_it_is_written_stays_in_one_program() -> None:
+    program = in_place(shift=3)
+    assert rows(plan(program, first_guesses(program)[0])) == [()]
+
+
+def test_an_argument_is_not_read_after_it_is_overwritten() -> None:
+    build = ir.Builder()
+    x = build.add(ir.Input("x", typed(16)))
+    doubled, root = build.add(ir.Pointwise("add"), x, x), build.add(ir.Pointwise("sqrt"), x)
+    program = build.finish([ir.Returned(node=root)], [("x", doubled)])
+    (write,) = (n for _, n in program.writes)
+    (other,) = {r.node for r in program.returns}
+    for joined in (False, True):
+        kernels = (Kernel(stores=(write,)), Kernel(stores=(other or 0,), joined=joined))
+        with pytest.raises(PlanError, match="read after it is overwritten"):
+            plan(program, Genes(kernels=kernels))
+    plan(program, Genes(kernels=(Kernel(stores=(other or 0,)), Kernel(stores=(write,)))))
+
+
+def test_one_launch_does_not_wait_for_itself() -> None:
+    program = normed_and_shifted()
+    first, second = first_guesses(program)[0].kernels
+    with pytest.raises(PlanError, match="another one of its launch"):
+        plan(program, Genes(kernels=(first, second.model_copy(update={"joined": True}))))
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.nodes[-1].op.name)
+def test_first_guesses_are_legal_canonical_and_different(program: ir.Program) -> None:
+    for on_gpu in (True, False):
+        guesses = first_guesses(program, on_gpu=on_gpu)
+        assert guesses
+        assert len(set(guesses)) == len(guesses)
+        for guess in guesses:
+            plan(program, guess)
+            assert canonical(program, guess, on_gpu=on_gpu) == guess
+
+
+@given(st.sampled_from(range(len(PROGRAMS))), st.integers(0, 2**32), st.booleans())
+def test_changes_are_legal_new_and_the_same_for_the_same_seed(
+    number: int, seed: int, on_gpu: bool
+) -> None:
+    program = PROGRAMS[number]
+    genes = first_guesses(program, on_gpu=on_gpu)[-1]
+    rng, again = random.Random(seed), random.Random(seed)
+    for _ in range(3):
+        change = mutate(program, genes, rng, on_gpu=on_gpu)
+        assert change == mutate(program, genes, again, on_gpu=on_gpu)
+        if change is None:
+            return
+        assert change.genes != genes
+        assert canonical(program, change.genes, on_gpu=on_gpu) == change.genes
+        plan(program, change.genes)
+        crossed = cross(program, genes, change.genes, rng, on_gpu=on_gpu)
+        assert crossed == cross(program, genes, change.genes, again, on_gpu=on_gpu)
+        if crossed is not None:
+            plan(program, crossed.genes)
+            assert crossed.genes not in (genes, change.genes)
+        genes = change.genes
+
+
+def test_genomes_survive_json() -> None:
+    program = router()
+    genes = first_guesses(program)[0]
+    for seed in range(20):
+        change = mutate(program, genes, random.Random(seed))
+        assert change is not None
+        genome = Genome(programs=(change.genes,))
+        text = genome.model_dump_json(exclude_defaults=True)
+        assert Genome.model_validate_json(text) == genome
+
+
+def test_equal_programs_have_one_genome() -> None:
+    program = router()
+    genes = first_guesses(program)[0]
+    top_k = next(n for n, node in enumerate(program.nodes) if isinstance(node.op, ir.TopK))
+    spelled = genes.model_copy(update={"algorithms": ((top_k, alternatives(program, top_k)[0]),)})
+    staged = [k.model_copy(update={"stages": 3}) for k in genes.kernels]
+    assert canonical(program, spelled) == genes
+    assert canonical(program, genes.model_copy(update={"kernels": tuple(staged)})) == genes
+    assert canonical(program, genes.model_copy(update={"rounded": False})) == genes
+
+
+def test_only_a_softmax_can_be_summed_online() -> None:
+    sums = [
+        (n, alternatives(p, n))
+        for p in (softmax(), normed_and_shifted())
+        for n, node in enumerate(p.nodes)
+        if isinstance(node.op, ir.Reduce) and node.op.kind == "sum"
+    ]
+    assert [options for _, options in sums] == [("tree", "online"), ("tree",)]
