@@ -27,8 +27,9 @@ class Flights:
         self._serial = serial
         self._arrivals: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._in_flight = 0
-        self._began = time.perf_counter()
-        self._away = 0.0
+        self._own = 0.0
+        self._since: float | None = time.perf_counter()
+        """Since when the calling thread alone works; None while it waits or others fly."""
 
     def __len__(self) -> int:
         """Number of flights that have not landed."""
@@ -52,6 +53,7 @@ class Flights:
             with self.away():
                 fly()
         else:
+            self._pause()
             threading.Thread(target=fly, daemon=True).start()
 
     def land(self) -> None:
@@ -59,6 +61,7 @@ class Flights:
         with self.away():
             arrived = self._arrivals.get()
         self._in_flight -= 1
+        self._go_on()
         arrived()
 
     @property
@@ -69,13 +72,20 @@ class Flights:
     @contextmanager
     def away(self) -> Iterator[None]:
         """Count the time inside as work or waiting, not as the search's own."""
-        left = time.perf_counter()
+        self._pause()
         try:
             yield
         finally:
-            self._away += time.perf_counter() - left
+            self._go_on()
 
     @property
     def overhead_seconds(self) -> float:
-        """What the calling thread itself took so far: neither waiting nor in ``away``."""
-        return time.perf_counter() - self._began - self._away
+        """What the calling thread itself took so far, while nothing was in flight or ``away``."""
+        return self._own + (0.0 if self._since is None else time.perf_counter() - self._since)
+
+    def _pause(self) -> None:
+        self._own, self._since = self.overhead_seconds, None
+
+    def _go_on(self) -> None:
+        if self._since is None and (self._serial or not self._in_flight):
+            self._since = time.perf_counter()

@@ -94,7 +94,7 @@ class Journal:
             detail=detail,
             at=datetime.now(UTC),
         )
-        self.run.store.append(entry, candidate)
+        self.run.store.append(entry, candidate if kind is EntryKind.PROPOSED else None)
         self.state.apply(entry, candidate)
         if evaluation is not None:
             self._attempts.pop(evaluation.candidate_id, None)
