@@ -241,7 +241,9 @@ def _beside_hta(
         theirs, ours = [], []
         for _ in range(repeats):
             theirs.append(
-                _run([str(hta), str(Path(__file__).with_name("hta_inside.py")), str(path)])
+                _run(
+                    [str(hta), str(Path(__file__).with_name("hta_inside.py")), str(path.resolve())]
+                )
             )
             ours.append(_ours("attribute", path))
         failed = next((row["error"] for row in theirs if "error" in row), None)

@@ -9,7 +9,6 @@ by its outermost operators instead, so that a CPU has a ranking too.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,6 +22,7 @@ from integrations.traces.launches import find_launches
 from integrations.traces.nesting import above, nearest, parents
 
 Labels = tuple[str, ...]
+_MOST_KNOWN = 1 << 16
 
 
 class Reason(StrEnum):
@@ -197,8 +197,8 @@ class HostSide:
         ends = [e for e in trace.links.values() if len(e) == 2]
         return {at[b]: at[f] for f, b in ends if f in at and b in at}
 
-    def host_times(self) -> dict[str, tuple[float, float, int]]:
-        """Return (time with callees, time outside other functions of ours, calls) by target.
+    def host_times(self) -> dict[str, tuple[float, float]]:
+        """Return (time with callees, time outside other functions of ours) by target.
 
         A call within a call of the same function counts once in the first.
         """
@@ -209,15 +209,15 @@ class HostSide:
         own = np.zeros(len(trace.kind))
         own[rows] = duration
         np.subtract.at(own, caller[caller != NONE], duration[caller != NONE])
-        recursive = self._recursive(rows, caller)
-        found: dict[str, tuple[float, float, int]] = defaultdict(lambda: (0.0, 0.0, 0))
-        for row, whole, alone, inside in zip(
-            rows.tolist(), duration.tolist(), own[rows].tolist(), recursive.tolist(), strict=True
-        ):
-            target = self._functions.label(row)
-            time, rest, calls = found[target]
-            found[target] = (time + (0.0 if inside else whole), rest + max(0.0, alone), calls + 1)
-        return dict(found)
+        of_name, count = trace.name[rows], len(trace.names)
+        whole = np.bincount(of_name, duration * ~self._recursive(rows, caller), count)
+        alone = np.bincount(of_name, np.maximum(own[rows], 0.0), count)
+        found: dict[str, tuple[float, float]] = {}
+        for name in np.unique(of_name).tolist():
+            target = self._functions.label_of_name(name)
+            before = found.get(target, (0.0, 0.0))
+            found[target] = (before[0] + float(whole[name]), before[1] + float(alone[name]))
+        return found
 
     def _recursive(self, rows: Ints, caller: Ints) -> np.ndarray:
         names = self.trace.name
@@ -239,11 +239,13 @@ class _Chains:
         self._known: dict[int, Labels] = {NONE: ()}
         self._shared: dict[Labels, Labels] = {(): ()}
 
-    def label(self, row: int) -> str:
-        return self._labels[self._names[row]] or ""
+    def label_of_name(self, name: int) -> str:
+        return self._labels[name] or ""
 
     def of(self, row: int) -> Labels:
         """Return the labels from the marked ``row`` outwards."""
+        if len(self._known) > _MOST_KNOWN:  # rows come in their order: old ones are done with
+            self._known = {NONE: ()}
         waiting = []
         while row not in self._known:
             waiting.append(row)
@@ -251,7 +253,7 @@ class _Chains:
             row = NONE if up == NONE else int(self._marked[up])
         labels = self._known[row]
         for one in reversed(waiting):
-            labels = (self.label(one), *labels)
+            labels = (self.label_of_name(self._names[one]), *labels)
             labels = self._shared.setdefault(labels, labels)
             self._known[one] = labels
         return labels

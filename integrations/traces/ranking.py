@@ -121,7 +121,7 @@ class Ranking:
         self._device += float(trace.duration_us[rows].sum())
         self._devices.update(trace.devices)
         self._count(found, line)
-        for target, (whole, alone, _) in found.side.host_times().items():
+        for target, (whole, alone) in found.side.host_times().items():
             if target in self._tallies:
                 self._tallies[target].host_us += whole
                 self._tallies[target].host_self_us += alone
