@@ -6,11 +6,20 @@ policy, and what its state has become.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from evaluator.problem import Problem
 from evolver.adaptive import Advice, Decision, advise
 from evolver.headroom import Headroom, headroom_of
 from evolver.run import Run
 from evolver.state import SearchState
-from policies.model import EvaluatorPolicy, SearchPolicy
+from policies.model import (
+    AdaptiveRule,
+    EvaluatorPolicy,
+    HeadroomPolicy,
+    SearchPolicy,
+    TrivialityPolicy,
+)
 
 _GO_ON = Decision(Advice.CONTINUE, "")
 
@@ -33,20 +42,31 @@ class Guide:
         asked = (len(state.history), len(state.redirected), state.seeds)
         if self._run.config.adaptive and asked != self._asked:
             self._asked = asked
-            self._decision = advise(
-                state.history[max(0, state.seeds - 1) :],
-                self._headroom,
-                self._policy.adaptive,
-                redirected=state.redirected,
+            self._decision = decide(
+                state, self._headroom, self._policy.adaptive, redirected=state.redirected
             )
         return self._decision
 
     def _predict(self, state: SearchState) -> Headroom | None:
-        if state.first_timed is None:
-            return None
-        return headroom_of(
-            state.first_timed,
-            self._run.loaded.problem,
-            self._policy.headroom,
-            costs=self._costs,
-        )
+        return predict(state, self._run.loaded.problem, self._policy.headroom, self._costs)
+
+
+def decide(
+    state: SearchState,
+    headroom: Headroom | None,
+    rule: AdaptiveRule,
+    *,
+    redirected: Sequence[int],
+) -> Decision:
+    """Return what ``rule`` says of ``state``; all seeds together are where its history begins."""
+    history = state.history[max(0, state.seeds - 1) :]
+    return advise(history, headroom, rule, redirected=redirected)
+
+
+def predict(
+    state: SearchState, problem: Problem, policy: HeadroomPolicy, costs: TrivialityPolicy
+) -> Headroom | None:
+    """Return the headroom by what the first candidate that was timed told of the reference."""
+    if state.first_timed is None:
+        return None
+    return headroom_of(state.first_timed, problem, policy, costs=costs)

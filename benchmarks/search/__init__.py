@@ -133,7 +133,7 @@ def _search_details(row: SearchRow) -> dict[str, object]:
         "device_seconds": round(row.spent, 2),
         "seconds": row.seconds,
         "headroom": row.headroom,
-        "adaptive_stop": row.stop.model_dump(mode="json") if row.stop else None,
+        "adaptive_stop": row.stopped_at,
     }
 
 

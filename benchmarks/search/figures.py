@@ -155,9 +155,9 @@ def _winners(rankings: Sequence[RankingRow], machine: str) -> Iterable[Figure]:
 
 def _adaptive(evolved: Sequence[SearchRow], machine: str) -> Iterable[Figure]:
     """Of the same runs, so that only the rule differs."""
-    ends = [r.stop.device_seconds if r.stop else r.spent for r in evolved]
-    scores = [_score(r, end) for r, end in zip(evolved, ends, strict=True)]
-    yield from _saved("adaptive", evolved, ends, scores, machine)
+    costs = [r.spent_at(r.stopped_at or math.inf) for r in evolved]
+    scores = [_score(r, r.stopped_at or math.inf) for r in evolved]
+    yield from _saved("adaptive", evolved, costs, scores, machine)
 
 
 def _adaptive_runs(searches: Sequence[SearchRow], machine: str) -> Iterable[Figure]:
@@ -186,9 +186,9 @@ def _saved(
             yield _figure(full, value, "", n, machine, low=low, high=high, bar=bar)
 
 
-def _score(row: SearchRow, device_seconds: float) -> float:
-    """What amsr counts: 0 where nothing is faster."""
-    value = row.value_at(device_seconds=device_seconds)
+def _score(row: SearchRow, evaluated: float) -> float:
+    """What amsr counts after so many evaluations: 0 where nothing is faster."""
+    value = row.value_at(evaluated=evaluated)
     return value if value > 1 else 0.0
 
 

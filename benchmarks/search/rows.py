@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from evaluator.records import Record
 
@@ -41,14 +41,6 @@ class Step(Record):
     """The best lower 99 % bound so far, as screened; 1 where nothing is above it."""
 
 
-class Stop(Record):
-    """Where the adaptive rule would have ended a search that ran on."""
-
-    evaluated: NonNegativeInt
-    device_seconds: NonNegativeFloat
-    reason: str
-
-
 class SearchRow(Record):
     """What became of one unit."""
 
@@ -71,8 +63,8 @@ class SearchRow(Record):
     proposers: tuple[str, ...] = ()
     headroom: PositiveFloat | None = None
     """The speedup that was thought possible, from the first candidate that was timed."""
-    stop: Stop | None = None
-    """None where the adaptive rule would not have stopped."""
+    stopped_at: PositiveInt | None = None
+    """After how many evaluations the adaptive rule would have ended it; None if never."""
 
     def value_at(self, *, device_seconds: float = math.inf, evaluated: float = math.inf) -> float:
         """What the search had to show after so much: a lower bound of the speedup.
@@ -87,10 +79,15 @@ class SearchRow(Record):
         ]
         return max(1.0, min(max(reached, default=1.0), self.confirmed_lower or 1.0))
 
+    def spent_at(self, evaluated: float = math.inf) -> float:
+        """Device seconds of so many evaluations."""
+        spent = (s.device_seconds for s in self.steps if s.evaluated <= evaluated)
+        return max(spent, default=0.0)
+
     @property
     def spent(self) -> float:
-        """Device seconds of the last step."""
-        return self.steps[-1].device_seconds if self.steps else 0.0
+        """Device seconds of all steps."""
+        return self.spent_at()
 
 
 class Contender(Record):

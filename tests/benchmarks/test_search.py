@@ -30,12 +30,20 @@ from evaluator.evaluation import Evaluation, Status
 from evolver.costs import Cost
 from evolver.errors import MachineTrouble
 from evolver.progress import ignore
+from evolver.proposers.base import ProposalContext
 from evolver.run import Run
 from evolver.store import EntryKind, LogEntry
 from policies.model import EvaluatorPolicy
 from tests.benchmarks.test_kernelbench import hasty_policy
 from tests.builders import make_evaluation, make_problem
-from tests.evolver.toys import Nudge, Seeds, ToyEvaluator, make_run, make_search
+from tests.evolver.toys import (
+    Nudge,
+    Seeds,
+    ToyEvaluator,
+    make_run,
+    make_search,
+    toy_candidate,
+)
 
 UNIT = Unit(problem="p", mode="evolve", seed=0, steps=3)
 
@@ -74,6 +82,20 @@ def test_a_finished_run_becomes_a_row_that_needs_no_run(tmp_path: Path) -> None:
     assert set(row.proposers) == {"seeds", "nudge"}
     assert row.search_seconds > 0
     assert SearchRow.model_validate_json(row.model_dump_json()) == row
+
+
+def test_the_replay_ends_where_a_search_that_may_stop_does(tmp_path: Path) -> None:
+    """With proposals that depend on nothing but their number, so that both see the same."""
+    rows = {}
+    for adaptive in (False, True):
+        path = tmp_path / str(adaptive)
+        with make_run(path, seed=3, adaptive=adaptive, islands=1) as run:
+            make_search(run, seeds=(1.5,), proposers=[Numbered()], steps=30).search()
+        with Run.open(path) as run:
+            empty = SearchRow(unit=UNIT.model_copy(update={"adaptive": adaptive}))
+            rows[adaptive] = row_of_run(run, empty, EvaluatorPolicy.default())
+    assert len(rows[False].steps) == 30
+    assert rows[False].stopped_at == len(rows[True].steps) < 30
 
 
 def test_only_candidates_whose_work_is_their_own_are_ranked(tmp_path: Path) -> None:
@@ -124,6 +146,15 @@ def test_a_kill_may_repeat_what_was_in_flight_and_nothing_else() -> None:
     found = judge(forgotten, whole)
     assert found.lost == 1
     assert not found.same_result
+
+
+class Numbered:
+    """Proposes slower and slower candidates, whatever its parent."""
+
+    name = "numbered"
+
+    def propose(self, context: ProposalContext) -> Candidate | None:
+        return toy_candidate(1.4 - context.attempt_number / 100, proposer=self.name)
 
 
 class Shaky(ToyEvaluator):

@@ -18,7 +18,6 @@ from benchmarks.search.rows import (
     ScaleRow,
     SearchRow,
     Step,
-    Stop,
     Unit,
 )
 
@@ -111,10 +110,8 @@ def test_a_wrong_winner_is_one_that_a_confirmation_puts_behind_another() -> None
 
 
 def test_the_adaptive_rule_is_replayed_on_the_same_runs() -> None:
-    stopped = searched(1.5, 2.0, 2.0, stop=Stop(evaluated=2, device_seconds=20.0, reason="plateau"))
-    early = searched(
-        1.0, 1.0, 4.0, problem="b", stop=Stop(evaluated=1, device_seconds=10.0, reason="plateau")
-    )
+    stopped = searched(1.5, 2.0, 2.0, stopped_at=2)
+    early = searched(1.0, 1.0, 4.0, problem="b", stopped_at=1)
     on = searched(3.0, 3.0, 3.0, problem="c")
     found = figures([stopped, early, on])
     assert found["adaptive_cost_ratio"].value == pytest.approx((20 + 10 + 30) / 90)
