@@ -49,7 +49,7 @@ def cpp_program(plan: Plan, reference: Reference, prefix: str) -> CppProgram:
             continue
         name = prefix if not functions else f"{prefix}_{len(functions) + 1}"
         functions.append(_function(name, host, steps, reference))
-    host.lines.append(host.returned())
+    host.lines += host.returned()
     return CppProgram(tuple(functions), tuple(host.lines))
 
 

@@ -7,17 +7,16 @@ from evolver.proposers.synth.emit.names import Names
 from evolver.proposers.synth.types import ElementType
 
 LONG_ROW = 16384
-"""From here on, and where the length is not known, float32 is summed in float64."""
+"""From here on float32 is summed in float64."""
 
 
 class Fold:
-    """A reduction or a scan of elements of one type; ``length`` is None where it varies."""
+    """A reduction or a scan of elements of one type; ``length`` is the most."""
 
-    def __init__(self, kind: str, dtype: ElementType, length: int | None) -> None:
+    def __init__(self, kind: str, dtype: ElementType, length: int) -> None:
         self._kind = kind
         self._dtype = dtype
-        long = length is None or length >= LONG_ROW
-        wide = kind in ("sum", "prod") and long and cpp.c_type(dtype) == "float"
+        wide = kind in ("sum", "prod") and length >= LONG_ROW and cpp.c_type(dtype) == "float"
         self._type = "double" if wide else cpp.c_type(dtype)
         self._accumulator = self._best = ""
         self.is_result = False

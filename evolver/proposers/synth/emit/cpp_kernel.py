@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evolver.proposers.synth import ir
 from evolver.proposers.synth.emit import cpp_text as cpp
-from evolver.proposers.synth.emit.cpp_stages import Row, combined
+from evolver.proposers.synth.emit.cpp_stages import Row, combination
 from evolver.proposers.synth.emit.cpp_values import bare, indented
 from evolver.proposers.synth.emit.index import Place, Variable
 from evolver.proposers.synth.emit.lanes import Lanes
@@ -22,10 +22,18 @@ SERIAL_WORK = 16384
 
 
 @dataclass(frozen=True)
-class _Loop:
+class _Write:
+    """A value's store: from where to where, and the loops over it."""
+
     target: Target
+    source: Place
     place: Place
-    lines: list[str]
+    loops: tuple[Variable, ...]
+
+    @property
+    def in_place(self) -> bool:
+        """Whether an argument is overwritten."""
+        return self.target.tensor.parameter is not None
 
 
 class CppKernel:
@@ -49,24 +57,30 @@ class CppKernel:
 
     def lines(self) -> list[str]:
         """The kernel: rows in parallel, their stages, then their stores."""
-        row, loops = self._written(frozenset())
-        held = _hazards(row, loops)
+        row, writes, body = self._written(frozenset())
+        held = _hazards(row, writes)
         if held:
-            row, loops = self._written(held)
-        body = [*row.scopes.row.lines, *(line for loop in loops for line in loop.lines)]
-        return self._rows(row, body)
+            row, writes, body = self._written(held)
+        return self._rows(row, [*row.scopes.row.lines, *body])
 
-    def _written(self, held: frozenset[int]) -> tuple[Row, list[_Loop]]:
+    def _written(self, held: frozenset[int]) -> tuple[Row, list[_Write], list[str]]:
         names = self._names.copy()
         lanes = Lanes(self._plan.axes, self._row_variables(names), names)
         row = Row(self._plan, self._memory, lanes, names, self._comment, held)
-        found = [
-            self._store(row, lanes, target)
+        writes = [
+            _write(lanes, target)
             for store, tensor in zip(self._step.stores, self._stored, strict=True)
             for target in targets(self._plan.program, store, tensor)
         ]
         # What goes to a tensor of its own comes first: it may read what is overwritten then.
-        return row, sorted(found, key=lambda loop: loop.target.tensor.parameter is not None)
+        writes.sort(key=lambda write: write.in_place)
+        groups: list[list[_Write]] = []
+        for write in writes:
+            if groups and groups[-1][0].loops == write.loops:
+                groups[-1].append(write)
+            else:
+                groups.append([write])
+        return row, writes, [line for group in groups for line in self._stores(row, group)]
 
     def _row_variables(self, names: Names) -> dict[int, Variable]:
         atoms = self._step.rows
@@ -78,25 +92,28 @@ class CppKernel:
             for position, atom in enumerate(atoms)
         }
 
-    def _store(self, row: Row, lanes: Lanes, target: Target) -> _Loop:
-        node = self._plan.program.nodes[target.value]
-        spread = lanes.over_rows(target.value)
-        place = target.place(spread.place)
+    def _stores(self, row: Row, writes: Sequence[_Write]) -> list[str]:
+        """One loop that stores values of one shape."""
 
         def body() -> str:
-            value = row.value(target.value, spread.place)
-            element = f"{target.tensor.name}[{row.index(target.tensor.offset(place))}]"
-            dtype = target.tensor.dtype
-            if target.region.combine == "store":
-                return f"{element} = {cpp.stored(bare(value), dtype)};"
-            op = ir.Put(target.region.combine)  # type: ignore[arg-type]
-            both = combined(op, cpp.loaded(element, dtype), value, dtype).split(" = ", 1)[1][:-1]
-            return f"{element} = {cpp.stored(both, dtype)};"
+            *others, last = (self._store(row, write) for write in writes)
+            row.scopes.inner.lines.extend(others)
+            return last
 
-        pragma = "#pragma omp simd" if not target.region.indices else ""
-        lines = row.loops(spread.loops, body, pragma)
-        said = self._comment(node)
-        return _Loop(target, place, ([f"// {said}"] if said else []) + lines)
+        said = [self._comment(self._plan.program.nodes[w.target.value]) for w in writes]
+        comments = [f"// {line}" for line in dict.fromkeys(said) if line]
+        indexed = any(w.target.region.indices for w in writes)
+        pragma = "" if indexed else "#pragma omp simd"
+        return [*comments, *row.loops(writes[0].loops, body, pragma)]
+
+    def _store(self, row: Row, write: _Write) -> str:
+        tensor, region = write.target.tensor, write.target.region
+        value = row.value(region.value, write.source)
+        element = f"{tensor.name}[{row.index(tensor.offset(write.place))}]"
+        if region.combine != "store":
+            old = cpp.loaded(element, tensor.dtype)
+            value = combination(region.combine, old, value, tensor.dtype)
+        return f"{element} = {cpp.stored(bare(value), tensor.dtype)};"
 
     def _rows(self, row: Row, body: Sequence[str]) -> list[str]:
         variables = list(row.lanes.rows.values())
@@ -134,14 +151,17 @@ class CppKernel:
         return max(sizes, key=lambda e: e.at(dict.fromkeys(e.symbols, 64)))
 
 
-def _hazards(row: Row, loops: Sequence[_Loop]) -> frozenset[int]:
+def _write(lanes: Lanes, target: Target) -> _Write:
+    spread = lanes.over_rows(target.value)
+    return _Write(target, spread.place, target.place(spread.place), spread.loops)
+
+
+def _hazards(row: Row, writes: Sequence[_Write]) -> frozenset[int]:
     """Values that must be whole before any of them is stored over what they are made of."""
-    written: dict[str, list[Place]] = {}
-    for loop in loops:
-        if loop.target.tensor.parameter is not None:
-            written.setdefault(loop.target.tensor.parameter, []).append(loop.place)
-    read = {(p, place) for p, place in row.reads if p in written}
-    alone = len([place for places in written.values() for place in places]) == 1
-    if not read or (alone and all(written[p] == [place] for p, place in read)):
+    in_place = [w for w in writes if w.in_place]
+    places = {(w.target.tensor.parameter, w.place) for w in in_place}
+    parameters = {parameter for parameter, _ in places}
+    read = {(parameter, place) for parameter, place in row.reads if parameter in parameters}
+    if not read or (len(in_place) == 1 and read == places):
         return frozenset()
-    return frozenset(o.target.value for o in loops if o.target.tensor.parameter is not None)
+    return frozenset(w.target.value for w in in_place)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from evolver.proposers.synth import ir
 from evolver.proposers.synth.emit import cpp_text as cpp
@@ -22,6 +23,8 @@ from evolver.proposers.synth.plan import Plan
 
 MOST_ON_STACK = 4096
 """Elements of an array that is a local variable."""
+MOST_PARTS = 5
+"""Into how many loops one may be cut, so that no branch is left in it."""
 SMALL_K = 32
 """From here on a top-k is a partial sort."""
 
@@ -83,15 +86,38 @@ class Row(Values):
         self, variables: Sequence[Variable], body: Callable[[], str], pragma: str = ""
     ) -> list[str]:
         """Return loops around the statement that ``body`` gives, with what it needs in them."""
-        opened = variables[:1]
-        with self.scopes.within(*opened) as scope:
-            inner = self.loops(variables[1:], body, pragma) if opened else [body()]
-            lines = [*scope.lines, *(line for line in inner if line)]
-        if not opened:
-            return lines
-        name, end = variables[0].name, self.size(variables[0].extent)
+        if not variables:
+            with self.scopes.within() as scope:
+                statement = body()
+                return [*scope.lines, *([statement] if statement else [])]
+        variable = variables[0]
+        self.cuts.pop(variable, None)
+        whole = self._loop(variables, body, pragma, "0", self.size(variable.extent))
+        extent = variable.extent.constant or 0
+        cuts = sorted(c for c in self.cuts.pop(variable, ()) if 0 < c < extent)
+        if not cuts or len(cuts) >= MOST_PARTS:
+            return whole
+        lines = []
+        for first, end in pairwise([0, *cuts, extent]):
+            self.ranges[variable] = (Extent.of(first), Extent.of(end - 1))
+            lines += self._loop(variables, body, pragma, str(first), str(end))
+        del self.ranges[variable]
+        return lines
+
+    def _loop(
+        self,
+        variables: Sequence[Variable],
+        body: Callable[[], str],
+        pragma: str,
+        first: str,
+        end: str,
+    ) -> list[str]:
+        name = variables[0].name
+        with self.scopes.within(variables[0]) as scope:
+            inner = self.loops(variables[1:], body, pragma)
+            lines = [*scope.lines, *inner]
         before = [pragma] if pragma and len(variables) == 1 else []
-        head = f"for (int64_t {name} = 0; {name} < {end}; ++{name}) {{"
+        head = f"for (int64_t {name} = {first}; {name} < {end}; ++{name}) {{"
         return [*before, head, *indented(lines), "}"]
 
     def write(self, number: int | None, lines: Sequence[str]) -> None:
@@ -208,7 +234,7 @@ class Row(Values):
                 place.append(index)
             else:
                 place.append(kept.pop(0))
-        fold = Fold(op.kind, self.program.nodes[operand].type.dtype, _length(inner))
+        fold = Fold(op.kind, self.program.nodes[operand].type.dtype, self._length(inner))
         position = place[op.axes[0]]
 
         def step() -> str:
@@ -216,12 +242,16 @@ class Row(Values):
 
         return self._folded(number, buffer, outer, tuple(inner), fold, step)
 
+    def _length(self, loops: Sequence[Variable]) -> int:
+        """How long a row is at most, in the workloads that are known."""
+        return max(product(v.extent for v in loops).at(s) for s in self.program.sizes)
+
     def _product(self, number: int, pattern: Pattern, buffer: Buffer) -> list[str]:
         a, b = self.program.nodes[number].operands
         outer = self._spread(number, pattern)
         *batch, m, n = outer.place
         k, inner = self.lanes.along(a, self.program.nodes[a].type.rank - 1, outer.loops)
-        fold = Fold("sum", self.program.nodes[a].type.dtype, _length(inner))
+        fold = Fold("sum", self.program.nodes[a].type.dtype, self._length(inner))
 
         def step() -> str:
             left, right = self.value(a, (*batch, m, k)), self.value(b, (*batch, k, n))
@@ -254,7 +284,7 @@ class Row(Values):
         outer = self._spread(number, pattern, self._whole(number))
         index, inner = self.lanes.along(number, op.axis, outer.loops)
         place = (*outer.place[: op.axis], index, *outer.place[op.axis + 1 :])
-        fold = Fold(op.kind, node.type.dtype, None)
+        fold = Fold(op.kind, node.type.dtype, self._length(inner))
         fold.name(self.names, f"{buffer.name}_so_far", is_result=False)
 
         def step() -> str:
@@ -275,25 +305,39 @@ class Row(Values):
         outer = self._spread(number, pattern, whole)
         along, inner = self.lanes.along(operand, axis, outer.loops)
         place = (*outer.place[:axis], along, *outer.place[axis + 1 :])
-        dtype, extent = (
-            self.program.nodes[operand].type.dtype,
-            self.program.nodes[operand].type.shape[axis],
-        )
-        values = self.names.fresh("values")
-        before = self._array(cpp.c_type(dtype), values, extent)
-        count = self.size(extent)
+        dtype = self.program.nodes[operand].type.dtype
+        extent = self.program.nodes[operand].type.shape[axis]
+        first = (*outer.place[:axis], Index(), *outer.place[axis + 1 :])
+        values = self._row_in_buffer(operand, axis, first) if not outer.loops else None
+        before: list[str] = []
+        copies = values is None
+        if values is None:
+            values = self.names.fresh("values")
+            before += self._array(cpp.c_type(dtype), values, extent)
         result, after = self._positions(number, axis, outer, buffer, before)
-        call = self._selection(node.op, values, count, result, before)
+        call = self._selection(node.op, values, extent, result, before)
+
+        def copied() -> str:
+            return f"{values}[{self.index(along)}] = {bare(self.value(operand, place))};"
 
         def body() -> str:
-            lines = self.loops(
-                inner,
-                lambda: f"{values}[{self.index(along)}] = {bare(self.value(operand, place))};",
-            )
+            lines = self.loops(inner, copied) if copies else []
             self.scopes.inner.lines += [*lines, call]
             return after()
 
         return [*before, *self.loops(outer.loops, body)]
+
+    def _row_in_buffer(self, operand: int, axis: int, first: Place) -> str | None:
+        """A pointer to a row that lies whole in a buffer; None where it must be copied."""
+        along = self.lanes.of_axes(operand, (axis,))
+        if not self.is_stage(operand) or self.memory.tensor(operand) or len(along) != 1:
+            return None
+        coordinates = self.lanes.coordinates(operand, first)
+        buffer = self._buffer(operand, coordinates)
+        if not buffer.coordinates or {buffer.coordinates[-1]} != along:
+            return None
+        element = self._element(buffer, [coordinates[i] for i in buffer.coordinates])
+        return f"&{element}".replace(f"&{buffer.name}[0]", buffer.name)
 
     def _positions(
         self, number: int, axis: int, outer: Spread, buffer: Buffer, before: list[str]
@@ -321,19 +365,14 @@ class Row(Values):
 
         return positions, copied
 
-    def _selection(self, op: ir.Op, values: str, count: str, result: str, before: list[str]) -> str:
+    def _selection(
+        self, op: ir.Op, values: str, extent: Extent, result: str, before: list[str]
+    ) -> str:
+        count = self.size(extent)
         if isinstance(op, ir.TopK) and op.k <= SMALL_K:
             return f"top_k({values}, {count}, {op.k}, {_truth(op.largest)}, {result});"
         order = self.names.fresh("order")
-        extent = (
-            next(s.size for s in self.scratch if s.name == values)
-            if any(s.name == values for s in self.scratch)
-            else count
-        )
-        if extent.isdigit():
-            before.append(f"int64_t {order}[{max(1, int(extent))}];")
-        else:
-            self.scratch.append(Scratch("int64_t", order, extent))
+        before += self._array("int64_t", order, extent)
         k = str(op.k) if isinstance(op, ir.TopK) else count
         down = (
             op.largest if isinstance(op, ir.TopK) else isinstance(op, ir.ArgSort) and op.descending
@@ -345,6 +384,7 @@ class Row(Values):
         base = node.operands[0]
         copy = self._spread(number, pattern)
         dtype = node.type.dtype
+        combine = node.op.combine if isinstance(node.op, ir.Scatter | ir.Put) else "store"
         mutable = not buffer.extents
         lines = [f"{cpp.c_type(dtype)} {buffer.name};"] if mutable else []
 
@@ -358,7 +398,8 @@ class Row(Values):
 
         def put() -> str:
             target = self._target(number, buffer, place)
-            return combined(node.op, target, self.value(source, at_source), dtype)
+            value = combination(combine, target, self.value(source, at_source), dtype)
+            return f"{target} = {bare(value)};"
 
         return [*lines, *self.loops((*outer.loops, *inner), put)]
 
@@ -388,20 +429,14 @@ class Row(Values):
         return (*to_all, *rest), source, (*leading, *rest), tuple(loops)
 
 
-def combined(op: ir.Op, target: str, value: str, dtype: ir.ElementType) -> str:
-    """A statement that puts a value where others may have been put."""
-    combine = getattr(op, "combine", "store")
+def combination(combine: str, old: str, value: str, dtype: ir.ElementType) -> str:
+    """What a place holds after ``value`` was put where ``old`` is."""
     if combine == "store":
-        return f"{target} = {bare(value)};"
+        return value
     function = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}[combine]
     if dtype is ir.ElementType.BOOL:
         function = {"add": "or", "mul": "and"}.get(function, function)
-    result = cpp.rounded(cpp.applied(function, (target, value), dtype), dtype)
-    return f"{target} = {bare(result)};"
-
-
-def _length(loops: Sequence[Variable]) -> int | None:
-    return product(v.extent for v in loops).constant
+    return cpp.rounded(cpp.applied(function, (old, value), dtype), dtype)
 
 
 def _truth(value: bool) -> str:

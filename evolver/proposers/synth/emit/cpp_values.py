@@ -16,7 +16,7 @@ from evolver.proposers.synth.emit.index import text_of as text_of_index
 from evolver.proposers.synth.emit.lanes import Lanes
 from evolver.proposers.synth.emit.memory import Memory, Tensor
 from evolver.proposers.synth.emit.names import Names, wanted_name
-from evolver.proposers.synth.emit.places import Below, Condition, Source, open_sources
+from evolver.proposers.synth.emit.places import Below, Condition, Source, cut_of, open_sources
 from evolver.proposers.synth.emit.scopes import EmitError, Scopes
 from evolver.proposers.synth.extents import Extent
 from evolver.proposers.synth.plan import Plan
@@ -44,6 +44,10 @@ class Values(ABC):
         self.scopes = Scopes(frozenset(lanes.rows.values()), names)
         self.reads: set[tuple[str, Place]] = set()
         """Arguments that are read, and where."""
+        self.cuts: dict[Variable, set[int]] = {}
+        """Where within a loop a branch goes another way: loops are cut there."""
+        self.ranges: dict[Atom, tuple[Extent, Extent]] = {}
+        """First and last value of loops that are cut."""
         self._users = plan.program.users()
 
     @abstractmethod
@@ -71,7 +75,12 @@ class Values(ABC):
 
     def moved(self, number: int, place: Place) -> str:
         """An expression of the operand's element that a moving node has at a place."""
-        return self._one_of(number, place, open_sources(self.program, number, place))
+        found = open_sources(self.program, number, place, self.ranges)
+        for condition in (c for _, conditions in found for c in conditions):
+            cut = cut_of(condition)
+            if cut is not None:
+                self.cuts.setdefault(cut[0], set()).add(cut[1])
+        return self._one_of(number, place, found)
 
     def has_dear(self, number: int) -> bool:
         """Whether computing a node anew would compute an expensive function anew."""
@@ -125,7 +134,8 @@ class Values(ABC):
         long = len(text) > LONGEST_EXPRESSION
         tensor = self.memory.tensor(number)
         labelled = bool(node.label) and tensor is None
-        if not trivial and (long or labelled or self.is_read_twice(number)):
+        hoisted = home is not self.scopes.inner
+        if not trivial and (long or labelled or hoisted or self.is_read_twice(number)):
             wanted = wanted_name(node) if tensor is None else f"{tensor.name}_value"
             name = self.scopes.name(home, wanted)
             home.lines.append(f"const {cpp.c_type(node.type.dtype)} {name} = {bare(text)};")

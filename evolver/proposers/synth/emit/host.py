@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evolver.proposers.synth import ir
-from evolver.proposers.synth.emit.memory import Memory, Tensor, argument, contiguous, input_of
+from evolver.proposers.synth.emit.memory import Memory, Tensor, argument, contiguous
 from evolver.proposers.synth.emit.names import Names, wanted_name
 from evolver.proposers.synth.emit.scopes import EmitError
 from evolver.proposers.synth.extents import Extent
 from evolver.proposers.synth.plan import KernelStep, LibraryStep, Plan
-from evolver.proposers.synth.types import ElementType
+from evolver.proposers.synth.types import TensorType
 
 
 @dataclass
@@ -23,6 +23,8 @@ class Host:
     sizes: dict[str, str] = field(default_factory=dict)
     """Names of the symbols' sizes."""
     lines: list[str] = field(default_factory=list)
+    written_back: list[tuple[str, str]] = field(default_factory=list)
+    """Arguments that are written, with what kernels write to."""
     in_python: dict[int, str] = field(default_factory=dict)
     """How nodes that lie in memory are called."""
 
@@ -83,15 +85,25 @@ class Host:
     def _arguments(self) -> None:
         for number, parameter in self.inputs:
             type_ = self.program.nodes[number].type
-            tensor = argument(parameter, type_, written=parameter in self.written)
+            name = self._unit_strided(parameter, type_)
+            tensor = argument(parameter, type_, name)
             self.memory.add_argument(parameter, tensor)
             self.memory.add_node(number, tensor)
             self.in_python[number] = parameter
-            if type_.rank:
-                self.lines.append(f"assert {parameter}.shape == {self.shape(type_.shape)}")
-            if type_.rank and parameter not in self.written:
-                self.lines.append(f"if {parameter}.stride(-1) != 1:")
-                self.lines.append(f"    {parameter} = {parameter}.contiguous()")
+
+    def _unit_strided(self, parameter: str, type_: TensorType) -> str:
+        """Make an argument's last stride 1, and return its name from then on."""
+        if not type_.rank:
+            return parameter
+        self.lines.append(f"assert {parameter}.shape == {self.shape(type_.shape)}")
+        name = parameter
+        if parameter in self.written:
+            name = self.names.fresh(f"{parameter}_rows")
+            self.written_back.append((parameter, name))
+            self.lines.append(f"{name} = {parameter}")
+        self.lines.append(f"if {name}.stride(-1) != 1:")
+        self.lines.append(f"    {name} = {name}.contiguous()")
+        return name
 
     @property
     def device(self) -> str:
@@ -151,8 +163,14 @@ class Host:
                 return f"{inner}[{':, ' * axis}{cut}]"
         raise EmitError(f"%{number} ({node.op}) is not in memory for the library")
 
-    def returned(self) -> str:
-        """The return statement."""
+    def returned(self) -> list[str]:
+        """What follows the kernels: copies back into arguments, and the return statement."""
+        lines = []
+        for parameter, name in self.written_back:
+            lines += [f"if {name} is not {parameter}:", f"    {parameter}.copy_({name})"]
+        return [*lines, self._return()]
+
+    def _return(self) -> str:
         values = [self._returned(r) for r in self.program.returns]
         if not self.program.returns_tuple:
             return f"return {values[0]}" if values else "return None"
@@ -168,17 +186,3 @@ class Host:
         if any(s.node == value.node and s.parameter is None for s in fresh):
             return self.in_python[value.node]
         return self._view(value.node)
-
-
-def passed(tensors: Iterable[Tensor], extents: Iterable[Extent]) -> frozenset[str]:
-    """The symbols (sizes and strides) that a kernel with these tensors may need."""
-    found = {s for t in tensors for e in (*t.type.shape, *t.strides) for s in e.symbols}
-    return frozenset(found | {s for e in extents for s in e.symbols})
-
-
-def bound_scalars(group: Mapping[str, object]) -> list[str]:
-    """Checks of the scalars that a program was made for."""
-    return [f"{name} == {value!r}" for name, value in group.items()]
-
-
-__all__ = ["ElementType", "Host", "bound_scalars", "input_of", "passed"]

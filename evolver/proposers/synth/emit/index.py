@@ -43,6 +43,7 @@ class Divided:
 
 
 Atom = Variable | Looked | Divided
+Ranges = Mapping[Atom, tuple[Extent, Extent]]
 
 
 @dataclass(frozen=True)
@@ -100,15 +101,23 @@ class Index:
         """Whether that can be proved."""
         return never_negative(self.bounds()[0])
 
-    def bounds(self) -> tuple[Extent, Extent]:
-        """The least and the largest value, as far as they are known."""
+    def bounds(self, ranges: Ranges | None = None) -> tuple[Extent, Extent]:
+        """The least and the largest value, as far as they are known.
+
+        ``ranges`` has the first and the last value of variables that are cut to a part.
+        """
         low = high = self.start
         for atom, factor in self.terms:
-            last = factor * (extent_of(atom) - 1)
-            if never_negative(factor):
-                high = high + last
-            else:
-                low = low + last
+            first, last = (ranges or {}).get(atom, (ZERO, extent_of(atom) - 1))
+            ends = (factor * first, factor * last)
+            low, high = (
+                (low + ends[0], high + ends[1])
+                if never_negative(factor)
+                else (
+                    low + ends[1],
+                    high + ends[0],
+                )
+            )
         return low, high
 
     def atoms(self) -> Iterable[Atom]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from evolver.proposers.synth import ir
 from evolver.proposers.synth.emit.index import Index, Place
 from evolver.proposers.synth.extents import Extent, product
 from evolver.proposers.synth.types import ElementType, TensorType
@@ -84,20 +83,11 @@ def contiguous(name: str, type_: TensorType) -> Tensor:
     return Tensor(name, type_, strides)
 
 
-def argument(parameter: str, type_: TensorType, *, written: bool) -> Tensor:
-    """An argument of any strides; the last is 1 where it is only read (it is made so before)."""
-    inner = type_.rank - (0 if written else 1)
+def argument(parameter: str, type_: TensorType, name: str) -> Tensor:
+    """An argument of any strides but the last, which is made 1 before."""
+    inner = type_.rank - 1
     strides = tuple(
         Extent.of(f"{parameter}_stride_{axis}") if axis < inner else ONE
         for axis in range(type_.rank)
     )
-    return Tensor(parameter, type_, strides, parameter)
-
-
-def input_of(program: ir.Program, parameter: str) -> int:
-    """The node of an argument."""
-    return next(
-        number
-        for number, node in enumerate(program.nodes)
-        if isinstance(node.op, ir.Input) and node.op.parameter == parameter
-    )
+    return Tensor(name, type_, strides, parameter)

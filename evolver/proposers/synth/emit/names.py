@@ -33,6 +33,7 @@ class Names:
     """Hands out identifiers that are valid in Python and in C++, each once."""
 
     def __init__(self, taken: frozenset[str] = frozenset()) -> None:
+        self._given = taken
         self._taken = set(_RESERVED | taken)
         self._lanes = set(taken)
 
@@ -67,7 +68,9 @@ class Names:
 
     def copy(self) -> Names:
         """Return names that go their own way from here."""
-        return Names(frozenset(self._taken))
+        copied = Names(self._given)
+        copied._taken |= self._taken
+        return copied
 
 
 def wanted_name(node: ir.Node) -> str:

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from evolver.proposers.synth import ir
-from evolver.proposers.synth.emit.index import Index, Place, constant, looked_up, never_negative
+from evolver.proposers.synth.emit.index import (
+    Index,
+    Place,
+    Ranges,
+    Variable,
+    constant,
+    looked_up,
+    never_negative,
+)
 from evolver.proposers.synth.extents import Extent, product
 
 ONE = Extent.of(1)
@@ -174,12 +182,14 @@ def _not_below(index: Index, bound: Extent) -> Condition:
     return Below(constant(bound - 1) - index, Extent())
 
 
-def open_conditions(conditions: Sequence[Condition]) -> list[Condition] | None:
+def open_conditions(
+    conditions: Sequence[Condition], ranges: Ranges | None = None
+) -> list[Condition] | None:
     """Return those that only the run can tell; None where one is certainly false."""
     result: list[Condition] = []
     for condition in conditions:
         if isinstance(condition, Below):
-            low, high = condition.index.bounds()
+            low, high = condition.index.bounds(ranges)
             if never_negative(condition.bound - 1 - high):
                 continue
             if never_negative(low - condition.bound):
@@ -191,14 +201,25 @@ def open_conditions(conditions: Sequence[Condition]) -> list[Condition] | None:
 
 
 def open_sources(
-    program: ir.Program, number: int, place: Place
+    program: ir.Program, number: int, place: Place, ranges: Ranges | None = None
 ) -> tuple[tuple[Source, list[Condition]], ...]:
     """Return the sources that may count, each with its open conditions; the last has none."""
     result = []
     for source in sources(program, number, place):
-        conditions = open_conditions(source.conditions)
+        conditions = open_conditions(source.conditions, ranges)
         if conditions is not None:
             result.append((source, conditions))
             if not conditions:
                 break
     return tuple(result)
+
+
+def cut_of(condition: Condition) -> tuple[Variable, int] | None:
+    """Return the variable, and its value, from which on a condition changes; None if none."""
+    if not isinstance(condition, Below) or len(condition.index.terms) != 1:
+        return None
+    ((atom, factor),) = condition.index.terms
+    end = (condition.bound - condition.index.start).constant
+    if not isinstance(atom, Variable) or end is None or factor.constant not in (1, -1):
+        return None
+    return (atom, end) if factor.constant == 1 else (atom, 1 - end)
