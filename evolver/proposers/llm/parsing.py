@@ -18,14 +18,21 @@ BLOCK_START = "# EVOLVE-BLOCK-START"
 BLOCK_END = "# EVOLVE-BLOCK-END"
 LONGEST_REPLY_CHARACTERS = 400_000
 LONGEST_PROGRAM_CHARACTERS = 200_000
+MOST_EDITS = 50
+LONGEST_SEARCH_LINES = 300
 _PLAN_CHARACTERS = 4_000
 _PYTHON = {"", "python", "py", "python3", "triton"}
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^`]*$")
-_EDIT = re.compile(
-    r"^<{5,9} ?SEARCH[^\n]*\n(.*?)^={5,9}[ \t]*\n(.*?)^>{5,9} ?REPLACE", re.DOTALL | re.MULTILINE
-)
+_FENCE = re.compile(r"^( *)(`{3,}|~{3,})[ \t]*([^\s`]*)[^`]*$")
+_EDIT_BEGINS = re.compile(r"^<{5,9} ?SEARCH")
+_EDIT_DIVIDES = re.compile(r"^={5,9}\s*$")
+_EDIT_ENDS = re.compile(r"^>{5,9} ?REPLACE")
 _MARKER = re.compile(r"^[ \t]*#[ \t]*EVOLVE-BLOCK-(START|END).*\n?", re.MULTILINE)
 _PLAN_TAG = re.compile(r"</?plan>", re.IGNORECASE)
+_LAST_FENCE = re.compile(r"\n *[`~]{3,}[^\n]*\s*\Z")
+_REASONING = re.compile(r"\s*(<think(ing)?>|<reasoning>|\[THINK\])")
+_REASONED = re.compile(r"</think(ing)?>|</reasoning>|\[/THINK\]")
+_SPECIAL_TOKEN = re.compile(r"<\|[a-z_]+\|>")
+"""Of chat formats, where a server leaves them in the text."""
 
 
 class ReplyFault(Exception):
@@ -58,12 +65,12 @@ def parse_reply(
         raise ReplyFault("your reply reached the limit of tokens and was cut; be briefer")
     if len(text) > LONGEST_REPLY_CHARACTERS:
         raise ReplyFault(f"your reply has {len(text)} characters; be briefer")
-    answer = _without_reasoning(text)
+    answer = _without_reasoning(text.replace("\r\n", "\n"))
     if not answer.strip():
         raise ReplyFault("your reply is empty")
-    edits = list(_EDIT.finditer(answer))
+    edits = _edits(answer) if parent_source is not None else []
     if edits and parent_source is not None:
-        source, began = _apply(edits, parent_source), edits[0].start()
+        source, began = _apply(edits, parent_source), edits[0].began
     else:
         source, began = _last_program(answer, entry)
     source = _MARKER.sub("", source).strip("\n") + "\n"
@@ -72,29 +79,103 @@ def parse_reply(
 
 
 def _without_reasoning(text: str) -> str:
-    """Drop what stands before the last ``</think>``; some templates leave the opening out.
+    """Drop what stands before the end of reasoning; some templates leave the opening out.
 
     Raises:
         ReplyFault: the reasoning never ended.
     """
-    answer = text.rpartition("</think>")[2]
-    if answer.lstrip().startswith("<think>"):
+    final = text.rpartition("<|message|>")[2]  # of gpt-oss: the last channel is the answer
+    ends = list(_REASONED.finditer(final))
+    answer = final[ends[-1].end() :] if ends else final
+    if _REASONING.match(answer):
         raise ReplyFault("your reply ends within its reasoning; give the answer after it")
-    return answer
+    return _SPECIAL_TOKEN.sub("\n", answer)
 
 
-def _apply(edits: list[re.Match[str]], parent: str) -> str:
-    source = "\n" + parent.rstrip("\n") + "\n"  # so that whole lines are found
+@dataclass
+class _Edit:
+    """Lines to look for and lines to put there; ``began`` is its place in the answer."""
+
+    began: int
+    search: list[str]
+    replacement: list[str] | None = None
+    """None before the dividing line."""
+
+
+def _edits(answer: str) -> list[_Edit]:
+    """Return the edits of an answer in their order.
+
+    Raises:
+        ReplyFault: one is never closed, or there are more than anybody needs.
+    """
+    found: list[_Edit] = []
+    current: _Edit | None = None
+    place = 0
+    for line in answer.split("\n"):
+        if current is None:
+            current = _Edit(place, []) if _EDIT_BEGINS.match(line) else None
+        elif current.replacement is None and _EDIT_DIVIDES.match(line):
+            current.replacement = []
+        elif current.replacement is not None and _EDIT_ENDS.match(line):
+            found.append(current)
+            current = None
+        elif not _MARKER.match(line):
+            target = current.search if current.replacement is None else current.replacement
+            target.append(line)
+        place += len(line) + 1
+    if current is not None:
+        raise ReplyFault("an edit of your reply is never closed by a REPLACE line")
+    if len(found) > MOST_EDITS:
+        raise ReplyFault(f"your reply has {len(found)} edits; make fewer, or write it whole")
+    return found
+
+
+def _apply(edits: list[_Edit], parent: str) -> str:
+    lines = parent.split("\n")
     for number, edit in enumerate(edits, start=1):
-        search, replacement = (_MARKER.sub("", part) for part in edit.groups())
-        count = source.count("\n" + search) if search.strip() else 0
-        if count != 1:
+        search, replacement = edit.search, edit.replacement or []
+        if len(search) > LONGEST_SEARCH_LINES:
+            raise ReplyFault(f"the SEARCH part of edit {number} is too long; take less")
+        places = _places(lines, search)
+        if len(places) != 1:
+            count = "not once" if not places else "more than once"
             raise ReplyFault(
-                f"the SEARCH part of edit {number} occurs {count} times in the program; it must "
-                "be copied from it exactly, and be long enough to occur once"
+                f"the SEARCH part of edit {number} occurs {count} in the program; it must be "
+                "copied from it exactly, and be long enough to occur once"
             )
-        source = source.replace("\n" + search, "\n" + replacement)
-    return source
+        start, shift = places[0]
+        shifted = [" " * shift + line if line.strip() else line for line in replacement]
+        lines[start : start + len(search)] = shifted
+    return "\n".join(lines)
+
+
+def _places(lines: list[str], search: list[str]) -> list[tuple[int, int]]:
+    """Where ``search`` stands in ``lines``, and how many blanks of indentation it lacks.
+
+    Blanks at the ends of lines do not count; where nothing else fits, indentation that was left
+    out throughout does not either.
+    """
+    if not any(line.strip() for line in search):
+        return []
+    wanted = [line.rstrip() for line in search]
+    first = next(n for n, line in enumerate(wanted) if line)
+    exact, shifted = [], []
+    for start in range(len(lines) - len(search) + 1):
+        shift = _shift(lines[start + first].rstrip(), wanted[first])
+        if shift is not None and all(
+            lines[start + n].rstrip() == (" " * shift + line if line else "")
+            for n, line in enumerate(wanted)
+        ):
+            (shifted if shift else exact).append((start, shift))
+        if len(exact) > 1:
+            break
+    return exact or shifted
+
+
+def _shift(line: str, wanted: str) -> int | None:
+    """How far ``wanted`` has to be indented to be ``line``; None where that does not do."""
+    missing = len(line) - len(wanted)
+    return missing if missing >= 0 and line == " " * missing + wanted else None
 
 
 def _last_program(answer: str, entry: str) -> tuple[str, int]:
@@ -120,24 +201,31 @@ def _blocks(answer: str) -> list[tuple[str, int]]:
     began = place = 0
     lines: list[str] = []
     for line in answer.split("\n"):
-        fence = _FENCE.match(line.rstrip("\r"))
+        fence = _FENCE.match(line.rstrip())
         if opening is None:
             if fence:
                 opening, began, lines = fence, place, []
-        elif fence and not fence[2] and _closes(fence[1], opening[1]):
-            if opening[2].lower() in _PYTHON:
+        elif fence and _closes(fence, opening):
+            if opening[3].lower() in _PYTHON:
                 found.append(("\n".join(lines), began))
             opening = None
         else:
-            lines.append(line)
+            lines.append(_outdented(line, len(opening[1])))
         place += len(line) + 1
     if opening is not None:
         raise ReplyFault("the last block of your reply is never closed: the reply was cut")
     return found
 
 
-def _closes(fence: str, opening: str) -> bool:
-    return fence[0] == opening[0] and len(fence) >= len(opening)
+def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
+    """As in Markdown: the same sign, as many, no word after it, indented no further than 3."""
+    alike = fence[2][0] == opening[2][0] and len(fence[2]) >= len(opening[2])
+    return alike and not fence[3] and len(fence[1]) <= len(opening[1]) + 3
+
+
+def _outdented(line: str, most: int) -> str:
+    """Take off the indentation of the fence, for a block in a list."""
+    return line[min(most, len(line) - len(line.lstrip(" "))) :]
 
 
 def _require_program(source: str, entry: str) -> None:
@@ -185,5 +273,5 @@ def _names(tree: ast.Module) -> set[str]:
 
 def _plan(text: str) -> str:
     """Return the words before the program."""
-    words = _PLAN_TAG.sub("", text).strip()
+    words = _PLAN_TAG.sub("", _LAST_FENCE.sub("", "\n" + text)).strip()
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in words)[:_PLAN_CHARACTERS]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,8 +30,25 @@ def edit(search: str, replacement: str) -> str:
         f"Let me think.</think>\n{full(program())}",
         program(),
         f"```python\n# EVOLVE-BLOCK-START\n{program()}# EVOLVE-BLOCK-END\n```",
+        full(program()).replace("\n", "\r\n"),
+        "1. Here:\n" + textwrap.indent(f"```python\n{program()}```\n", "     "),
+        f"[THINK]So.[/THINK]{full(program())}",
+        f"<|channel|>analysis<|message|>So.<|end|><|channel|>final<|message|>"
+        f"```python\n{program()}```<|return|>",
     ],
-    ids=["plain", "tildes", "other languages", "sketches", "thought", "bare", "markers"],
+    ids=[
+        "plain",
+        "tildes",
+        "other languages",
+        "sketches",
+        "thought",
+        "bare",
+        "markers",
+        "CRLF",
+        "a list",
+        "Mistral",
+        "gpt-oss",
+    ],
 )
 def test_the_last_complete_block_that_defines_the_entry_is_the_program(text: str) -> None:
     assert parse(text).source == program()
@@ -53,11 +72,64 @@ def test_edits_apply_in_order_and_markers_in_them_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("search", "times"), [("SPEED = 9\n", 0), ("EED = 1.0\n", 0), ("a = 1\n", 2), ("\n", 0)]
+    ("search", "times"),
+    [
+        ("SPEED = 9\n", "not once"),
+        ("EED = 1.0\n", "not once"),
+        ("a = 1\n", "more than once"),
+        ("\n", "not once"),
+        ("", "not once"),
+    ],
 )
-def test_an_edit_must_name_one_place(search: str, times: int) -> None:
-    with pytest.raises(ReplyFault, match=f"edit 1 occurs {times} times"):
+def test_an_edit_must_name_one_place(search: str, times: str) -> None:
+    with pytest.raises(ReplyFault, match=f"edit 1 occurs {times}"):
         parse(edit(search, "x\n"), parent=f"{program(1.0)}a = 1\nb = 2\na = 1\n")
+
+
+@pytest.mark.parametrize(
+    "search",
+    ["return native.fused(x), residual\n", "    return native.fused(x), residual  \n"],
+    ids=["indentation", "blanks at the end"],
+)
+def test_an_edit_is_forgiven_its_blanks(search: str) -> None:
+    indent = " " * (len(search) - len(search.lstrip()))
+    text = edit(search, f"{indent}y = x\n\n{indent}return native.fused(y), residual\n")
+    assert parse(text, parent=program()).source == program().replace(
+        "    return native.fused(x)", "    y = x\n\n    return native.fused(y)"
+    )
+
+
+def test_edits_in_a_fence_and_with_foreign_line_ends_are_found() -> None:
+    text = "Double it.\n```\n" + edit("SPEED = 1.0\n", "SPEED = 2.0\n") + "```\n"
+    proposal = parse(text.replace("\n", "\r\n"), parent=program(1.0))
+    assert (proposal.plan, proposal.source) == ("Double it.", program(2.0))
+
+
+def test_a_comment_that_looks_like_the_divider_does_not_divide() -> None:
+    parent = f"# =======\n{program()}"
+    assert parse(edit("# =======\n", "# -----\n"), parent=parent).source.startswith("# -----\n")
+
+
+def test_an_edit_that_is_never_closed_undoes_the_others() -> None:
+    text = edit("SPEED = 1.0\n", "SPEED = 2.0\n") + "<<<<<<< SEARCH\ndef"
+    with pytest.raises(ReplyFault, match="never closed"):
+        parse(text, parent=program(1.0))
+
+
+HUGE = {
+    "openings": "<<<<<<< SEARCH\n" * 20_000,
+    "fences": "```\n" * 50_000,
+    "edits": edit("a\n", "b\n") * 5_000,
+    "a search": edit("x\n" * 50_000, "b\n"),
+    "reasoning": "<think>" * 50_000,
+}
+
+
+@pytest.mark.parametrize("text", HUGE.values(), ids=HUGE.keys())
+def test_a_huge_reply_is_refused_before_the_tests_time_out(text: str) -> None:
+    """Where it took the square of its length, it would be many minutes."""
+    with pytest.raises(ReplyFault):
+        parse(text[:390_000], parent="x\n" * 30_000 + program())
 
 
 def test_an_edit_that_removes_the_entry_is_refused() -> None:
