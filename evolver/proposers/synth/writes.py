@@ -36,12 +36,10 @@ class Region:
 
 def regions(program: ir.Program, parameter: str, node: int) -> tuple[Region, ...]:
     """Return what is to be stored so that ``parameter`` becomes ``node``, in this order."""
-    argument = next(
-        number
-        for number, n in enumerate(program.nodes)
-        if isinstance(n.op, ir.Input) and n.op.parameter == parameter
-    )
-    return _changes(program, node, argument, ()) or ()
+    inputs = {n.op.parameter: i for i, n in enumerate(program.nodes) if isinstance(n.op, ir.Input)}
+    # An argument that nothing reads is no node of the program, and written as a whole.
+    argument = inputs.get(parameter, -1)
+    return _changes(program, node, argument, ())
 
 
 def _changes(

@@ -53,7 +53,17 @@ class _Lines(TorchFunctionMode):
             frame = frame.f_back  # type: ignore[assignment]
         if frame is not None:
             set_stack_trace([str(frame.f_lineno)])
+        if func is torch.nn.functional.linear:
+            func = _linear
         return func(*args, **(kwargs or {}))
+
+
+def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """Torch's own flattens many axes with their sizes as numbers, which burns them in."""
+    if x.dim() <= 2:
+        return torch._C._nn.linear(x, weight, bias)
+    flat = torch._C._nn.linear(x.reshape(-1, x.shape[-1]), weight, bias)
+    return flat.reshape(*x.shape[:-1], weight.shape[0])
 
 
 def _with_lines(function: FlatFunction) -> FlatFunction:
