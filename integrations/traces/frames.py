@@ -27,9 +27,13 @@ from integrations.traces.errors import TraceError
 _FRAME = re.compile(r"^(?P<path>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
 _MODULE = re.compile(r"^nn\.Module: (?P<name>.+?)(?:_\d+)?$")
 _CLEARLY = 4
+"""How many times nearer than the next a definition has to lie, to be taken for certain."""
 _GENERATED_CLASS = "GraphModule"
-_FOREIGN = {"torch", "triton", "functorch", "torchgen", "numpy", "site-packages", "dist-packages"}
-_SKIPPED_FOLDERS = {".git", ".venv", "venv", "node_modules", "__pycache__", "build", "dist"}
+_FOREIGN = {"torch", "triton", "functorch", "torchgen", "numpy"}
+_INSTALLED = {"site-packages", "dist-packages"}
+_SKIPPED_FOLDERS = {".git", ".venv", "venv", "node_modules", "__pycache__"}
+_BUILT_FOLDERS = {"build", "dist"}
+"""Copies of the sources, at the root; further down they are packages like any other."""
 _LARGEST_SOURCE = 8 << 20
 
 
@@ -112,7 +116,7 @@ class WithoutSource:
     def _function(self, frame: Frame, classes: Set[str]) -> Function | None:
         parts = PurePosixPath(frame.path).parts
         top = parts[0].removesuffix(".py") if parts else ""
-        if _FOREIGN & set(parts) or top in sys.stdlib_module_names or _in_python(parts):
+        if top in _FOREIGN or top in sys.stdlib_module_names or _in_python(parts):
             return None
         path = "/".join(p for p in parts if p != "/")
         if any(part.startswith("torchinductor_") for part in parts):  # compiled: no source of ours
@@ -123,8 +127,8 @@ class WithoutSource:
 
 
 def _in_python(parts: tuple[str, ...]) -> bool:
-    """Whether the path is one of Python's own, spelled whole."""
-    return any(re.fullmatch(r"python\d\.\d+", part) for part in parts[:-1])
+    """Whether the path is one of Python's own or of an installed package, spelled whole."""
+    return any(p in _INSTALLED or re.fullmatch(r"python\d\.\d+", p) for p in parts[:-1])
 
 
 class Checkout:
@@ -211,8 +215,9 @@ def _common_end(a: tuple[str, ...], b: tuple[str, ...]) -> int:
 def _python_files(root: Path) -> list[tuple[str, ...]]:
     found = []
     for folder, folders, files in os.walk(root):
-        folders[:] = [f for f in folders if f not in _SKIPPED_FOLDERS]
         base = Path(folder).relative_to(root).parts
+        skipped = _SKIPPED_FOLDERS if base else _SKIPPED_FOLDERS | _BUILT_FOLDERS
+        folders[:] = [f for f in folders if f not in skipped]
         found += [(*base, name) for name in files if name.endswith(".py")]
     return found
 

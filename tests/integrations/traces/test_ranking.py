@@ -268,6 +268,23 @@ def test_a_file_of_the_same_name_elsewhere_is_not_the_repositorys(
     assert ranked(tmp_path, events, repository=repo).targets == ()
 
 
+@pytest.mark.parametrize(
+    ("path", "ours"),
+    [
+        ("engine/ops/triton/norm.py", True),
+        ("torch/nn/functional.py", False),
+        ("contextlib.py", False),
+        ("/usr/lib/python3.12/site-packages/engine/norm.py", False),
+        ("/tmp/torchinductor_root/ys/cys3.py", False),
+    ],
+)
+def test_without_a_checkout_what_is_torchs_or_pythons_is_passed_over(
+    tmp_path: Path, path: str, ours: bool
+) -> None:
+    events = [frame(f"{path}(4): work", 0, 50), launch(5, 1), kernel(EAGER, 100, 5, 1)]
+    assert bool(ranked(tmp_path, events).targets) is ours
+
+
 def test_a_file_that_is_not_python_keeps_the_traces_name(tmp_path: Path, repo: Path) -> None:
     (repo / "pkg/mod.py").write_text("def work(:\n")
     target = only(ranked(tmp_path, one_call(), repository=repo))
