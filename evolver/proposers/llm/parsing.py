@@ -159,7 +159,8 @@ def _places(lines: list[str], search: list[str]) -> list[tuple[int, int]]:
         return []
     wanted = [line.rstrip() for line in search]
     first = next(n for n, line in enumerate(wanted) if line)
-    exact, shifted = [], []
+    exact: list[tuple[int, int]] = []
+    shifted: list[tuple[int, int]] = []
     for start in range(len(lines) - len(search) + 1):
         shift = _shift(lines[start + first].rstrip(), wanted[first])
         if shift is not None and all(
