@@ -161,8 +161,13 @@ def make_lineup() -> Lineup:
     from evolver.proposers.compiler import CompilerProposer
     from evolver.proposers.library import LibraryProposer
     from evolver.proposers.mutate import MutateProposer
+    from evolver.proposers.synth import Lowerings, SynthProposer, SynthSeeder
 
-    return Lineup(seeders=[CompilerProposer(), LibraryProposer()], proposers=[MutateProposer()])
+    lowerings = Lowerings()
+    return Lineup(
+        seeders=[CompilerProposer(), SynthSeeder(lowerings), LibraryProposer()],
+        proposers=[MutateProposer(), SynthProposer(lowerings)],
+    )
 
 
 def _lineup_for(config: RunConfig, run_path: Path) -> Lineup:

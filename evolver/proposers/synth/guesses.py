@@ -176,7 +176,7 @@ def _fits(
     body = closure(program, group, given)
     held = _held(program, body, group)
     if _widest(held, together, axes, program) <= WHOLE_ROW:
-        alone = min(_spanned(rows([n]), axes, program) for n in group)
+        alone = max(_spanned(rows([n]), axes, program) for n in group)
         # A few hundred programs fill a device; fewer are no loss where there is little to do.
         total = _widest(held, frozenset(), axes, program)
         return _spanned(together, axes, program) >= min(alone, 256) or total <= LOOPED_BLOCK

@@ -21,7 +21,16 @@ from evolver.proposers.synth.genome import (
     library_nodes,
     with_kernels,
 )
-from evolver.proposers.synth.plan import HEAVY, PlanError, closure, plan, required
+from evolver.proposers.synth.guesses import lanes_of
+from evolver.proposers.synth.plan import (
+    HEAVY,
+    KernelStep,
+    Plan,
+    PlanError,
+    closure,
+    plan,
+    required,
+)
 
 ATTEMPTS = 40
 """Draws before a parent is said to have no other child."""
@@ -93,10 +102,19 @@ def cross(
 def _legal(parent: _Parent, change: Change) -> Change | None:
     genes = canonical(parent.program, change.genes, on_gpu=parent.on_gpu)
     try:
-        plan(parent.program, genes, parent.axes)
+        made = plan(parent.program, genes, parent.axes)
     except PlanError:
         return None
-    return Change(genes, change.description)
+    kernels = [_without_idle_block(made, step) for step in made.kernels]
+    return Change(with_kernels(genes, kernels), change.description)
+
+
+def _without_idle_block(made: Plan, step: KernelStep) -> Kernel:
+    """A block that holds the longest row is no loop."""
+    block = step.genes.block
+    if block is None or block < lanes_of(step, made.axes, made.program):
+        return step.genes
+    return step.genes.model_copy(update={"block": None})
 
 
 def _algorithm(parent: _Parent) -> Change | None:

@@ -38,9 +38,19 @@ def binary(name: str) -> Rule:
 
     def rule(call: Call) -> int:
         dtype = call.type.dtype
+        if _changes_nothing(call, name):
+            return call.cast(call.node("self"), dtype)
         return call.cast(_in(call, name, dtype), dtype)
 
     return rule
+
+
+def _changes_nothing(call: Call, name: str) -> bool:
+    """Whether the other operand is a whole number that leaves whole numbers as they are."""
+    if call.is_tensor("other") or not call.is_tensor("self") or call.type.dtype.is_floating:
+        return False
+    neutral = {"add": 0, "sub": 0, "mul": 1, "floor_div": 1, "trunc_div": 1}.get(name)
+    return neutral is not None and call.number("other") == neutral
 
 
 def _in(call: Call, name: str, dtype: ElementType) -> int:
