@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.result import BenchmarkResult, Figure
-from bot.landing import integrate_stage
 from bot.pipeline import SearchOrder, search_stage
 from evaluator.candidate import BackendName
 from evaluator.evaluation import Baseline, Environment, Speedup, WorkloadTiming
@@ -123,6 +122,7 @@ def _take(
     observer: Observer,
     say: Callable[[str], None],
 ) -> TargetResult:
+    from bot.landing import integrate_stage
     from evolver.report import write_report
 
     problem = extracted(target, repositories, work, say)

@@ -24,19 +24,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.search.made_up import made_up_evaluation
 from evaluator.candidate import BackendName, Candidate
-from evaluator.evaluation import (
-    Baseline,
-    Clock,
-    Environment,
-    Evaluation,
-    Speedup,
-    Status,
-    Verdict,
-    WorkloadCorrectness,
-    WorkloadTiming,
-)
-from evaluator.problem import Regime
+from evaluator.evaluation import Evaluation
 from evolver.costs import Cost
 from evolver.state import SearchState
 from evolver.store import EntryKind, LogEntry, Store
@@ -203,55 +193,13 @@ def _source(number: int, rng: random.Random, longest: int) -> str:
 
 def _evaluation(candidate_id: str, rng: random.Random) -> Evaluation:
     fails, value = rng.random() < FAILING, rng.lognormvariate(0.0, 0.5)
-    speedup = _speedup(value)
-    return Evaluation(
-        candidate_id=candidate_id,
+    return made_up_evaluation(
+        candidate_id,
+        None if fails else value,
         problem_id="scale",
         backend=BackendName.TRITON,
-        status=Status.INCORRECT if fails else Status.OK,
+        workloads=WORKLOADS,
         message=f"output 0 differs at {rng.random()}" if fails else "ok",
-        finished_at=datetime.now(UTC),
-        seconds=1.0,
-        environment=_ENVIRONMENT,
-        regime=Regime.DEVICE,
-        correctness=tuple(
-            WorkloadCorrectness(
-                workload=name, passed=not fails, trials=2, reason="differs" if fails else None
-            )
-            for name in WORKLOADS
-        ),
-        timings=() if fails else tuple(_timing(name, speedup) for name in WORKLOADS),
-        speedups=() if fails else (speedup,),
-    )
-
-
-_ENVIRONMENT = Environment(
-    machine="scale", device="none", cpu_count=1, threads=1, python="3", torch="2", sandbox="none"
-)
-
-
-def _speedup(value: float) -> Speedup:
-    return Speedup(
-        baseline=Baseline.EAGER,
-        value=value,
-        low=value * 0.99,
-        high=value * 1.01,
-        confidence=0.95,
-        lower_99=value * 0.991,
-        blocks=40,
-        verdict=Verdict.FASTER if value > 1.01 else Verdict.SLOWER,
-    )
-
-
-def _timing(workload: str, speedup: Speedup) -> WorkloadTiming:
-    return WorkloadTiming(
-        workload=workload,
-        clock=Clock.GRAPH_REPLAY,
-        candidate_us=100.0,
-        baselines_us={Baseline.EAGER: 100.0 * speedup.value},
-        speedups=(speedup,),
-        calls_per_block=10,
-        buffers=3,
     )
 
 

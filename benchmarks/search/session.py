@@ -14,7 +14,6 @@ from benchmarks.search.plan import Plan
 from benchmarks.search.problems import Subject
 from benchmarks.search.ranking import rank
 from benchmarks.search.rows import RankingRow, ScaleRow, SearchRow, Unit
-from benchmarks.search.scale import measure_scale
 from benchmarks.search.units import Bench, open_bench, run_unit
 from benchmarks.search.work import Work
 from evaluator.candidate import BackendName
@@ -83,6 +82,8 @@ class Session:
         most_seconds = _INSERT_SECONDS * self.plan.scale
         if self.work.scale or not self.plan.scale or not self.deadline.allows(most_seconds):
             return
+        from benchmarks.search.scale import measure_scale  # it is a program of its own, too
+
         self.say(f"filling the store with {self.plan.scale} candidates")
         found = measure_scale(self.plan.scale)
         row = ScaleRow(

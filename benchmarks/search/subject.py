@@ -13,19 +13,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.search.made_up import made_up_evaluation
 from benchmarks.search.problems import own_problem
 from evaluator.candidate import BackendName, Candidate
-from evaluator.evaluation import (
-    Baseline,
-    Clock,
-    Environment,
-    Evaluation,
-    Speedup,
-    Status,
-    Verdict,
-    WorkloadCorrectness,
-    WorkloadTiming,
-)
+from evaluator.evaluation import Evaluation
 from evaluator.problem import Problem
 from evolver.budget import Budget
 from evolver.proposers.base import ProposalContext
@@ -62,9 +53,6 @@ def swiglu(x):
 _PAUSE_SECONDS = 0.004
 """Of an evaluation, so that a kill may hit one."""
 _FAILING_SHARE = 0.2
-_ENVIRONMENT = Environment(
-    machine="made up", device="cpu", cpu_count=1, threads=1, python="", torch="", sandbox="none"
-)
 
 
 class Seed:
@@ -102,54 +90,15 @@ class MadeUpEvaluator:
 
     def _judge(self, candidate: Candidate, *, confirmed: bool) -> Evaluation:
         rng = random.Random(candidate.id)  # noqa: S311 - made up, not a secret
-        fails = candidate.proposer != Seed.name and rng.random() < _FAILING_SHARE
-        speedup = _speedup(rng.uniform(0.8, 1.6))
-        workloads = [w.name for w in self._problem.workloads]
-        return Evaluation(
-            candidate_id=candidate.id,
+        fails = rng.random() < _FAILING_SHARE and candidate.proposer != Seed.name
+        return made_up_evaluation(
+            candidate.id,
+            None if fails else rng.uniform(0.8, 1.6),
             problem_id=self._problem.id,
             backend=candidate.backend,
-            status=Status.INCORRECT if fails else Status.OK,
-            message="made up",
-            finished_at=datetime.now(UTC),
-            seconds=_PAUSE_SECONDS,
-            environment=_ENVIRONMENT,
-            regime=self._problem.regime,
-            correctness=tuple(_correctness(name, passed=not fails) for name in workloads),
-            timings=() if fails else tuple(_timing(name, speedup) for name in workloads),
-            speedups=() if fails else (speedup,),
-            confirmed=confirmed and not fails,
+            workloads=[w.name for w in self._problem.workloads],
+            confirmed=confirmed,
         )
-
-
-def _speedup(value: float) -> Speedup:
-    return Speedup(
-        baseline=Baseline.EAGER,
-        value=value,
-        low=0.99 * value,
-        high=1.01 * value,
-        confidence=0.95,
-        lower_99=0.985 * value,
-        blocks=20,
-        verdict=Verdict.FASTER if 0.985 * value > 1.005 else Verdict.AMBIGUOUS,
-    )
-
-
-def _correctness(workload: str, *, passed: bool) -> WorkloadCorrectness:
-    reason = None if passed else "made up"
-    return WorkloadCorrectness(workload=workload, passed=passed, trials=2, reason=reason)
-
-
-def _timing(workload: str, speedup: Speedup) -> WorkloadTiming:
-    return WorkloadTiming(
-        workload=workload,
-        clock=Clock.WALL_PINNED,
-        candidate_us=100 / speedup.value,
-        baselines_us={Baseline.EAGER: 100.0},
-        speedups=(speedup,),
-        calls_per_block=10,
-        buffers=3,
-    )
 
 
 def main(path: Path, seed: int, steps: int) -> None:

@@ -25,7 +25,7 @@ from evolver.modes import SearchMode
 from evolver.progress import Observer
 from evolver.proposers.base import ProposalContext
 from evolver.proposers.compiler import CompilerProposer
-from evolver.run import Run, RunConfig, problem_sha256
+from evolver.run import ISLANDS, Run, RunConfig, problem_sha256
 from evolver.search import Search
 from policies.model import EvaluatorPolicy
 
@@ -126,13 +126,15 @@ def run_unit(bench: Bench, unit: Unit, path: Path) -> SearchRow:
 def _run(bench: Bench, unit: Unit, path: Path) -> Run:
     if path.exists():
         return Run.resume(path, loaded=bench.loaded, backend=bench.backend, seed=unit.seed)
+    mode = SearchMode(unit.mode)
     config = RunConfig(
         problem_id=bench.loaded.problem.id,
         problem_sha256=problem_sha256(bench.loaded),
         backend=bench.backend,
         seed=unit.seed,
         steps=unit.steps,
-        mode=SearchMode(unit.mode),
+        mode=mode,
+        islands=ISLANDS if mode is SearchMode.EVOLVE else 1,
         adaptive=unit.adaptive,
         versions={},
         created_at=datetime.now(UTC),
