@@ -36,7 +36,10 @@ def profile(
         ),
     ] = "",
     own_profiler: Annotated[
-        bool, typer.Option(help="The command profiles itself: add stacks and shapes to that.")
+        bool,
+        typer.Option(
+            "--own-profiler", help="The command profiles itself: add stacks and shapes to that."
+        ),
     ] = False,
     no_sandbox: Annotated[
         bool,

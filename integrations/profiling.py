@@ -28,6 +28,8 @@ _STARTUP = Path(__file__).parent / "probe/startup"
 _INSIDE_PROBES = "/checkouts/.probe"
 _INSIDE_OUT, _PACKED = "/tmp/ksmith-profile", "/tmp/ksmith-packed"  # noqa: S108 - the sandbox's
 _MOST_BYTES = 30_000_000
+_STDERR = 2
+"""What the command prints is a log; standard output is for the result."""
 _NAME = re.compile(r"^\d+\.(?:json\.gz|status)$")
 
 
@@ -130,7 +132,9 @@ def profile_here(
     )
     start = time.monotonic()
     try:
-        done = subprocess.run(command, cwd=repository, env={**os.environ, **extra}, check=False)
+        done = subprocess.run(
+            command, cwd=repository, env={**os.environ, **extra}, check=False, stdout=_STDERR
+        )
     except OSError as error:
         raise ProfileFailed(f"`{command[0]}` cannot be started: {error}") from error
     return _result(command, done.returncode, time.monotonic() - start, output, "", settings.own)
