@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from benchmarks.noise.rows import Row, Study
 from evaluator.backends import choose_backend
@@ -36,8 +36,10 @@ class Yardsticks:
         self._workers = Workers(sandbox, self._backend, self._policy)
         self._device = Device(self._backend.device)
 
-    def times_us(self, candidate: Candidate) -> Iterator[tuple[Workload, dict[str, float]]]:
-        """Time every workload by every clock, all in one fresh process.
+    def times_us(
+        self, candidate: Candidate, clocks: Sequence[str] = ()
+    ) -> Iterator[tuple[Workload, dict[str, float]]]:
+        """Time every workload by every clock, or the named ones, all in one fresh process.
 
         Raises:
             Ended: the kernel does not compile.
@@ -51,7 +53,9 @@ class Yardsticks:
             for workload in problem.workloads:
                 client.run(workload, draw_seed(), seconds=seconds)
                 with self._device.timing(Clock.STREAM_EVENTS):
-                    times_us = client.yardsticks(workload, draw_seed(), seconds=seconds)
+                    times_us = client.yardsticks(
+                        workload, draw_seed(), seconds=seconds, clocks=clocks
+                    )
                 yield workload, times_us
 
     def measure(self, candidate: Candidate) -> list[Row]:

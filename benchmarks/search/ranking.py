@@ -26,6 +26,7 @@ from evolver.store import EntryKind
 from policies.model import EvaluatorPolicy
 
 CLOCKS = ("cuda_event_100", "wall_100")
+"""Of which a device has one."""
 CONFIRMED_EACH = 2
 """So many of the first of each ranking are confirmed."""
 
@@ -87,9 +88,9 @@ def _naive_us(
             candidate = run.store.candidate(candidate_id)
             logs = weights = 0.0
             try:
-                for workload, times_us in yardsticks.times_us(candidate):
-                    clock = next(name for name in CLOCKS if name in times_us)
-                    logs += workload.weight * math.log(times_us[clock])
+                for workload, times_us in yardsticks.times_us(candidate, CLOCKS):
+                    [(clock, us)] = times_us.items()
+                    logs += workload.weight * math.log(us)
                     weights += workload.weight
             except (Ended, RequestFailed, WorkerLost):
                 continue

@@ -145,7 +145,7 @@ class Worker:
 
         values = generate(request["arguments"], seed=request["seed"], device=request["device"])
         call = self._target.bind(self._module, values)
-        return Frame({"us": yardsticks_us(call, request["device"])})
+        return Frame({"us": yardsticks_us(call, request["device"], request["clocks"])})
 
     def _census(self, request: dict[str, Any]) -> Frame:
         found = take_census(

@@ -6,7 +6,7 @@ For benchmarks that set our own clock beside them; no verdict rests on these.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,28 +17,39 @@ _FLUSHED_ELEMENTS = 32 << 20
 """Of int64, as KernelBench writes between trials to empty the L2 cache."""
 
 
-def yardsticks_us(call: Callable[[], Any], device: str) -> dict[str, float]:
-    """Time ``call`` in microseconds, by the name of the clock.
+def yardsticks_us(
+    call: Callable[[], Any], device: str, clocks: Sequence[str] = ()
+) -> dict[str, float]:
+    """Time ``call`` in microseconds, by the name of the clock; by ``clocks`` alone where named.
 
-    On a GPU ``do_bench``, ``do_bench_cudagraph``, ``one_shot`` (one event pair) and
+    On a GPU ``one_shot`` (one event pair), ``do_bench_cudagraph``, ``do_bench`` and
     ``cuda_event_100`` (KernelBench's mean of 100 trials); elsewhere ``wall_100``.
     """
     for _ in range(_WARM_UP_CALLS):
         call()
-    if not device.startswith("cuda"):
-        return {"wall_100": _mean_of_wall_us(call)}
-    from triton.testing import do_bench, do_bench_cudagraph
+    known = {"wall_100": _mean_of_wall_us}
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+        known = {
+            "one_shot": _event_us,
+            "do_bench_cudagraph": _captured_us,
+            "do_bench": _do_bench_us,
+            "cuda_event_100": _mean_of_events_us,
+        }
+    return {name: clock(call) for name, clock in known.items() if not clocks or name in clocks}
 
-    torch.cuda.synchronize()
-    one_shot_us = _event_us(call)
+
+def _do_bench_us(call: Callable[[], Any]) -> float:
+    from triton.testing import do_bench
+
+    return float(do_bench(call)) * 1e3
+
+
+def _captured_us(call: Callable[[], Any]) -> float:
+    from triton.testing import do_bench_cudagraph
+
     with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
-        captured = do_bench_cudagraph(call)
-    return {
-        "one_shot": one_shot_us,
-        "do_bench": do_bench(call) * 1e3,
-        "do_bench_cudagraph": captured * 1e3,
-        "cuda_event_100": _mean_of_events_us(call, device),
-    }
+        return float(do_bench_cudagraph(call)) * 1e3
 
 
 def _mean_of_wall_us(call: Callable[[], Any]) -> float:
@@ -48,9 +59,9 @@ def _mean_of_wall_us(call: Callable[[], Any]) -> float:
     return (time.perf_counter() - began) / _TRIALS * 1e6
 
 
-def _mean_of_events_us(call: Callable[[], Any], device: str) -> float:
+def _mean_of_events_us(call: Callable[[], Any]) -> float:
     """KernelBench's ``cuda_event`` (src/kernelbench/timing.py): cold L2, the first discarded."""
-    flushed = torch.empty(_FLUSHED_ELEMENTS, dtype=torch.int64, device=device)
+    flushed = torch.empty(_FLUSHED_ELEMENTS, dtype=torch.int64, device="cuda")
     times_us = []
     for _ in range(_TRIALS + 1):
         torch.cuda.synchronize()
