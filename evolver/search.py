@@ -7,8 +7,8 @@ evaluations are in flight as the evaluator has lanes, and one more proposal wait
 that comes free; slow proposers (models) think meanwhile. Where there is a single lane, because
 the host is what is timed, one thing happens at a time.
 
-A candidate that takes the lead is measured again before it leads, and whoever is within noise
-of the lead is given a second measurement. At the end contenders are confirmed in fresh
+Now and then, and at the end, the leader and whoever is within noise of it are given a second
+measurement (``islands.py`` has the ration). At the end contenders are confirmed in fresh
 processes, best first, until one is upheld; only that one is published.
 
 Everything that is chosen follows from the run's seed and its log (``state.py``), so a resumed
@@ -237,12 +237,11 @@ class Search:
         """Begin a second measurement where one is due: of the leader, of whoever is as good."""
         if self._turns.seeding or (final and self._out_of_time()):
             return False
-        apart = self._measuring | self._unmeasurable
-        wanted = (self._state.unsettled_leader(), self._state.islands.contested(final=final))
-        elite = next((e for e in wanted if e and e.candidate_id not in apart), None)
-        if elite is not None:
-            self._measure(elite)
-        return elite is not None
+        elite = self._state.islands.contested(final=final)
+        if elite is None or elite.candidate_id in self._measuring | self._unmeasurable:
+            return False
+        self._measure(elite)
+        return True
 
     def _measure(self, elite: Elite) -> None:
         candidate = self._run.store.candidate(elite.candidate_id)

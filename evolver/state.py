@@ -120,16 +120,6 @@ class SearchState:
         count, cost = self._proposing.get(proposer, (0, Cost()))
         return cost.share(count) if count else cost
 
-    def unsettled_leader(self) -> Elite | None:
-        """Return the leader where it should be measured again: it leads by one measurement.
-
-        A leader that is not faster than the reference is nobody's result yet; it may wait.
-        """
-        leader = self.islands.leader
-        if leader is None or leader.remeasured or not leader.score.contends:
-            return None
-        return leader
-
     def leader_evaluation(self) -> Evaluation | None:
         """Return what was last found about the leader."""
         leader = self.islands.leader
