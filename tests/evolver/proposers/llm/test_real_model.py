@@ -67,6 +67,7 @@ def converse(name: str, endpoint: str, tmp_path: Path) -> None:
     config = LlmConfig(models=(model,), prompt_tokens=1500, reply_tokens=24, max_tokens=2500)
     with make_run(tmp_path / "run") as run:
         proposer = LlmProposer(config, run.path / "llm.jsonl", hardware="CPU: 2 cores").checked()
+        proposer.slow = False  # one proposal has the whole budget
         summary = make_search(run, seeds=(1.2,), proposers=[proposer], steps=9).search()
         kinds = [entry.kind for entry in run.log() if entry.proposer == "llm"]
         records = list(read_transcript(run.path / "llm.jsonl"))
