@@ -145,7 +145,8 @@ def canonical(program: ir.Program, genes: Genes, *, on_gpu: bool = True) -> Gene
         if algorithm in alternatives(program, number)[1:]
     )
     kernels = [_canonical_kernel(kernel, on_gpu=on_gpu) for kernel in genes.kernels]
-    kernels[0] = kernels[0].model_copy(update={"joined": False})
+    if kernels:
+        kernels[0] = kernels[0].model_copy(update={"joined": False})
     narrow = any(n.type.dtype.wide is not n.type.dtype for n in program.nodes)
     return Genes(
         kernels=tuple(kernels),

@@ -46,7 +46,7 @@ def first_guesses(program: ir.Program, *, on_gpu: bool = True) -> tuple[Genes, .
     libraries = library_nodes(program, Genes(kernels=()))
     wanted = required(program, libraries)
     if not wanted:
-        return ()
+        return (Genes(kernels=()),) if libraries else ()
     costly = _costly(program, axes, libraries)
     partitions: list[list[tuple[int, ...]]] = [
         _merged(program, axes, libraries, wanted, ()),

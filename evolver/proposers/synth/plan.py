@@ -78,14 +78,16 @@ class Plan:
 def required(program: ir.Program, libraries: Iterable[int]) -> tuple[int, ...]:
     """Return the nodes that some kernel has to store, whatever the genes.
 
-    Those are what is returned, written in place or read by a library, apart from inputs, what
-    a library gives, and views of these.
+    A library reads inputs, what a library gave, and views of these. What a library gave may be
+    returned in another shape; what is a view of an input is copied, as nobody may be given a
+    tensor that shares an argument's memory.
     """
     given = frozenset(libraries)
     read = [o for number in sorted(given) for o in program.nodes[number].operands]
+    read = [n for n in read if not _lies_in_memory(program, n, given)]
     returned = [r.node for r in program.returns if r.node is not None]
-    bases = [n for n in dict.fromkeys([*returned, *read]) if not _lies_in_memory(program, n, given)]
-    return tuple(sorted({*bases, *(node for _, node in program.writes)}))
+    returned = [n for n in returned if _base(program, n, (ir.Reshape, ir.Permute)) not in given]
+    return tuple(sorted({*returned, *read, *(node for _, node in program.writes)}))
 
 
 def plan(program: ir.Program, genes: Genes, axes: Axes | None = None) -> Plan:
@@ -318,8 +320,8 @@ def _lies_in_memory(program: ir.Program, node: int, given: Iterable[int]) -> boo
     return _is_input(program, base) or base in frozenset(given)
 
 
-def _base(program: ir.Program, node: int) -> int:
-    while isinstance(program.nodes[node].op, VIEWS):
+def _base(program: ir.Program, node: int, views: tuple[type[ir.Op], ...] = VIEWS) -> int:
+    while isinstance(program.nodes[node].op, views):
         (node,) = program.nodes[node].operands
     return node
 

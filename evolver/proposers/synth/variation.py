@@ -62,6 +62,8 @@ def mutate(
     parent = _Parent(program, axes_of(program), genes, rng, on_gpu)
     known = canonical(program, genes, on_gpu=on_gpu)
     operators = _FOR_GPU if on_gpu else _FOR_CPU
+    if not genes.kernels:
+        operators = (_algorithm,)
     for _ in range(ATTEMPTS):
         change = rng.choice(operators)(parent)
         if change is not None:

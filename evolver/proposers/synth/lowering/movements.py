@@ -8,6 +8,7 @@ from evolver.proposers.synth import ir
 from evolver.proposers.synth.extents import Extent
 from evolver.proposers.synth.lowering.context import Call, NotLowered, size_of
 from evolver.proposers.synth.lowering.selections import take, wrapped
+from evolver.proposers.synth.types import ElementType
 
 Rule = Callable[[Call], int]
 Rules = Callable[[Call], tuple[int, ...]]
@@ -189,6 +190,33 @@ def repeat(call: Call) -> int:
     return call.reshape(found, call.type.shape)
 
 
+def diagonal(call: Call) -> int:
+    """The elements of two axes whose places are equal, or differ by the offset."""
+    x, rank = call.node("self"), call.rank(call.node("self"))
+    first, second = call.axis("dim1", rank, 0), call.axis("dim2", rank, 1)
+    offset = call.whole("offset", 0)
+    places = call.add(ir.Iota(call.type.shape[-1], ElementType.INT64))
+    rows, columns = (call.with_number("add", places, max(o, 0)) for o in (-offset, offset))
+    rest = [a for a in range(rank) if a not in (first, second)]
+    table = call.add(ir.Permute((first, second, *rest)), x)
+    found = call.add(ir.Take(), table, rows, columns)
+    return call.add(ir.Permute((*range(1, rank - 1), 0)), found)
+
+
+def unfold(call: Call) -> int:
+    """Windows over an axis, which become a last axis."""
+    x, rank = call.node("self"), call.rank(call.node("self"))
+    axis, step = call.axis("dimension", rank), call.whole("step")
+    starts = call.add(ir.Iota(call.type.shape[axis], ElementType.INT64))
+    starts = call.reshape(
+        call.with_number("mul", starts, step), (*call.shape(starts), Extent.of(1))
+    )
+    window = call.add(ir.Iota(call.type.shape[-1], ElementType.INT64))
+    found = take(call, x, {axis: call.function("add", starts, window)})
+    order = [a for a in range(rank + 1) if a != axis + 1]
+    return call.add(ir.Permute((*order, axis + 1)), found)
+
+
 def refuse(reason: str) -> Rule:
     """Not a row program, for this reason."""
 
@@ -226,8 +254,16 @@ RULES: Mapping[str, tuple[Rule | Rules, tuple[str, ...]]] = {
     "aten.repeat": (repeat, ("self", "repeats")),
     "aten.as_strided": (refuse("strides of its own are no view of axes"), _X),
     "aten.view_as_complex": (refuse("complex numbers"), _X),
-    "aten.nonzero": (refuse("how many elements it gives is data"), _X),
-    "aten.masked_select": (refuse("how many elements it gives is data"), _X),
+    "aten.diagonal": (diagonal, ("self", "offset", "dim1", "dim2")),
+    "aten.unfold": (unfold, ("self", "dimension", "size", "step")),
+    **{
+        f"aten.{name}": (refuse("how many elements it gives is data"), _X)
+        for name in ("nonzero", "masked_select", "bincount", "unique_consecutive", "_unique2")
+    },
+    **{
+        f"aten.{name}": (refuse("complex numbers"), _X)
+        for name in ("_fft_r2c", "_fft_c2c", "_fft_c2r")
+    },
     "aten._local_scalar_dense": (refuse("a number read back from the device"), _X),
     "aten.rand": (refuse("random numbers"), ()),
     "aten.randn": (refuse("random numbers"), ()),

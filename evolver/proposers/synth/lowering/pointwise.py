@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from evolver.proposers.synth import ir
+from evolver.proposers.synth.extents import Extent
 from evolver.proposers.synth.lowering.context import Call, NotLowered
 from evolver.proposers.synth.types import ElementType
 
@@ -131,6 +132,17 @@ def clamp(call: Call) -> int:
 def relu(call: Call) -> int:
     """The larger of the element and zero."""
     return call.with_number("maximum", call.node("self"), 0)
+
+
+def gated(call: Call) -> int:
+    """Half of an axis times the sigmoid of the other half."""
+    x, half = call.wide(call.node("self")), call.type.shape
+    axis = call.axis("dim", call.rank(x), -1)
+    values, gates = (
+        call.add(ir.Slice(axis, start, half[axis]), x) for start in (Extent(), half[axis])
+    )
+    found = call.function("mul", values, call.function("sigmoid", gates))
+    return call.cast(found, call.type.dtype)
 
 
 def square(call: Call) -> int:
@@ -266,6 +278,7 @@ RULES: Mapping[str, tuple[Rule, tuple[str, ...]]] = {
     "aten.clamp_min": (clamp, ("self", "min")),
     "aten.clamp_max": (clamp, ("self", "max")),
     "aten.relu": (relu, _X),
+    "aten.glu": (gated, ("self", "dim")),
     "aten.square": (square, _X),
     "aten.where": (where, ("condition", "self", "other")),
     "aten.masked_fill": (masked_fill, ("self", "mask", "value")),

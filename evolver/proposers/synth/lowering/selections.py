@@ -24,6 +24,30 @@ def top_k(call: Call) -> tuple[int, int]:
     return call.add(ir.Gather(axis), x, found), found
 
 
+def kth_value(call: Call) -> tuple[int, int]:
+    """The last of the ``k`` smallest."""
+    x, k = call.node("self"), call.whole("k")
+    axis = call.axis("dim", call.rank(x), -1)
+    found = call.add(ir.TopK(k, axis, largest=False), x)
+    last = call.add(ir.Slice(axis, Extent.of(k - 1), Extent.of(1)), found)
+    shape = call.type.shape
+    return call.reshape(call.add(ir.Gather(axis), x, last), shape), call.reshape(last, shape)
+
+
+def search_sorted(call: Call) -> int:
+    """How many of a sorted list lie before each element."""
+    x, edges = call.node("self"), call.node("sorted_sequence")
+    if call.rank(edges) != 1 or call.has("sorter"):
+        raise NotLowered("a list for each row, or one that is not sorted")
+    right = call.flag("right") or call.raw("side") == "right"
+    one, dtype = Extent.of(1), call.type.dtype
+    if call.type_at(x).dtype is not call.type_at(edges).dtype:
+        raise NotLowered("a list of another type than what is looked up")
+    name = "le" if right else "lt"
+    before = call.function(name, edges, call.reshape(x, (*call.shape(x), one)))
+    return call.add(ir.Reduce("sum", (call.rank(before) - 1,)), call.cast(before, dtype))
+
+
 def sort(call: Call) -> tuple[int, int]:
     """The values are a gather at the positions."""
     x = call.node("self")
@@ -183,6 +207,9 @@ def is_never_negative(builder: ir.Builder, number: int) -> bool:
 
 RULES: Mapping[str, tuple[Rule | Rules, tuple[str, ...]]] = {
     "aten.topk": (top_k, ("self", "k", "dim", "largest", "sorted")),
+    "aten.kthvalue": (kth_value, ("self", "k", "dim")),
+    "aten.searchsorted": (search_sorted, ("sorted_sequence", "self")),
+    "aten.bucketize": (search_sorted, ("self", "sorted_sequence")),
     "aten.sort": (sort, ("self", "dim", "descending")),
     "aten.gather": (gather, ("self", "dim", "index")),
     "aten.scatter": (scatter("store"), ("self", "dim", "index", "src")),

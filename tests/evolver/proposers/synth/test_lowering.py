@@ -24,6 +24,7 @@ X = make_tensor(6, 40)
 V = make_tensor(40)
 HALF = make_tensor(6, 40, dtype=DType.BFLOAT16)
 WHOLE = make_tensor(6, 40, dtype=DType.INT32)
+SEGMENTS = make_tensor(6, dtype=DType.INT64)
 PLACES = make_tensor(6, 5, dtype=DType.INT64)
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -110,6 +111,24 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "triangular mask": ("return torch.tril(x), torch.triu(x, 2)", {"x": X}),
     "empty": ("return x[:, :0], x[:0].sum(0), torch.cat((x[:, :0], x), 1)", {"x": X}),
+    "windows and diagonals": (
+        "return x.unfold(1, 5, 3).amax(-1), x.unfold(0, 2, 1), x.diagonal(2), x.diagonal(-1)",
+        {"x": X},
+    ),
+    "places in sorted lists": (
+        "e = torch.tensor([-1.0, 0, 0.5])\n"
+        "    return torch.bucketize(x, e), torch.searchsorted(e, x, right=True), x.kthvalue(3)[0]",
+        {"x": X},
+    ),
+    "gates": ("return F.glu(x, -1) * F.mish(x[:, :20])", {"x": X}),
+    "batch_norm": ("return F.batch_norm(x, None, None, training=True)", {"x": X}),
+    "a histogram": (
+        "return torch.zeros(8, dtype=torch.int64).scatter_add(0, w, torch.ones_like(w))",
+        {"w": make_tensor(50, dtype=DType.INT64)},
+    ),
+    "a segmented sum": ("return torch.zeros(8, 40).index_add(0, i, x)", {"x": X, "i": SEGMENTS}),
+    "distances": ("return (x[:, None] - x[None]).pow(2).sum(-1).sqrt()", {"x": X}),
+    "a permutation": ("return x.view(6, 2, 2, 10).permute(0, 2, 1, 3).reshape(6, 40)", {"x": X}),
     "a table of numbers": ("return x.view(6, 10, 4) * torch.tensor([1.0, 2, 3, 4])", {"x": X}),
 }
 
