@@ -2,13 +2,13 @@
 
 All searches of one problem are judged by one evaluator, so that reference and machine are the
 same for all; the comparison of the reference with itself, which serves them all, is in no
-search's cost (``reading.py``). The compiler's programs are made once and offered to each of them.
+search's cost (``reading.py``). Seeds are made once and offered to each of them.
 ``torch.compile`` is not timed: nothing here is told against it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,8 +23,7 @@ from evaluator.sandbox import Sandbox
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 from evolver.modes import SearchMode
 from evolver.progress import Observer
-from evolver.proposers.base import ProposalContext
-from evolver.proposers.compiler import CompilerProposer
+from evolver.proposers.base import ProposalContext, Proposer
 from evolver.run import ISLANDS, Run, RunConfig, problem_sha256
 from evolver.search import Search
 from policies.model import EvaluatorPolicy
@@ -68,14 +67,18 @@ def open_bench(
 class Stock:
     """A seeder that offers the whole list of another again in every search."""
 
-    def __init__(self, seeder: CompilerProposer) -> None:
+    def __init__(self, seeder: Proposer) -> None:
         """Nothing is made before it is asked for."""
         self.name = seeder.name
-        self.failures = seeder.failures
         self._seeder = seeder
         self._made: list[Candidate] = []
         self._at = 0
         self._whole = False
+
+    @property
+    def failures(self) -> Sequence[str]:
+        """What the seeder could not give, and why."""
+        return tuple(getattr(self._seeder, "failures", ()))
 
     def rewind(self) -> None:
         """Begin with the first again."""
@@ -93,11 +96,12 @@ class Stock:
 
     def close(self) -> None:
         """End the processes of the seeder."""
-        self._seeder.close()
+        getattr(self._seeder, "close", lambda: None)()
 
 
 def _with_stock(lineup: Lineup) -> Lineup:
-    seeders = [Stock(s) if isinstance(s, CompilerProposer) else s for s in lineup.seeders]
+    """All but the fallback, which looks at what the search has found."""
+    seeders = [s if getattr(s, "fallback", False) else Stock(s) for s in lineup.seeders]
     return replace(lineup, seeders=seeders)
 
 

@@ -21,7 +21,7 @@ from benchmarks.search.problems import OWN_NAMES, own_problem
 from benchmarks.search.ranking import correct_candidates, to_confirm
 from benchmarks.search.reading import row_of_run
 from benchmarks.search.rows import Contender, SearchRow, Step, Unit
-from benchmarks.search.units import Bench, run_unit
+from benchmarks.search.units import Bench, Stock, run_unit
 from benchmarks.search.work import Work, forget
 from bot.pipeline import Lineup
 from evaluator.candidate import BackendName, Candidate
@@ -199,6 +199,15 @@ def test_a_unit_is_searched_as_it_says(tmp_path: Path, mode: str, adaptive: bool
     assert len(row.steps) == 3
     with Run.open(tmp_path / "run") as run:
         assert (run.config.mode, run.config.adaptive) == (mode, adaptive)
+
+
+def test_seeds_are_made_once_and_offered_to_every_search() -> None:
+    stock = Stock(Seeds(1.1, 0.9))
+    context: Any = None
+    first = [stock.propose(context) for _ in range(4)]
+    stock.rewind()
+    assert [stock.propose(context) for _ in range(4)] == first
+    assert [c is None for c in first] == [False, False, True, True]
 
 
 class FakeBench:
