@@ -22,6 +22,11 @@ class Deadline:
         """Whether what takes so long would end in time."""
         return self._end is None or self._clock() + seconds <= self._end
 
+    @property
+    def minutes_left(self) -> float | None:
+        """Of the session; None where it has no end."""
+        return None if self._end is None else max(0.0, (self._end - self._clock()) / 60)
+
 
 def expected_seconds(seconds: Sequence[float]) -> float:
     """What the next of a kind takes: as long as the longest of late; 0 where none is known."""

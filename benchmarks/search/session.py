@@ -134,14 +134,17 @@ class Session:
             return True
         self.trouble = 0
         self.environment = bench.evaluator.environment()
+        if row is None:
+            return False
         self.work.add(row.model_copy(update={"seconds": round(time.monotonic() - began, 1)}))
         self.say(f"{job.unit.name}: {_told(row)}")
         return True
 
-    def _row(self, bench: Bench, job: Job) -> SearchRow | RankingRow:
+    def _row(self, bench: Bench, job: Job) -> SearchRow | RankingRow | None:
+        """None where the session's time was over first."""
         path = self.work.run_path(job.unit)
         if job.kind == "search":
-            return run_unit(bench, job.unit, path)
+            return run_unit(bench, job.unit, path, minutes_left=self.deadline.minutes_left)
         with Run.open(path) as run:
             row = RankingRow(unit=job.unit)
             return rank(run, row, bench.evaluator, bench.sandbox, bench.policy)
@@ -159,7 +162,12 @@ class Session:
             )
 
     def _expected(self, job: Job) -> float:
-        """As long as the longest of late of its kind: of the same problem where one is known."""
+        """As long as the longest of late of its kind: of the same problem where one is known.
+
+        A long search is begun in any case: it is cut where the session ends, and goes on.
+        """
+        if self.plan.long:
+            return 0.0
         rows = self.work.searches if job.kind == "search" else self.work.rankings
         alike = [r for r in rows if r.unit.steps == job.unit.steps]
         same = [r.seconds for r in alike if r.unit.problem == job.unit.problem]

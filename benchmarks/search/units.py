@@ -8,6 +8,7 @@ search's cost (``reading.py``). Seeds are made once and offered to each of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -21,11 +22,13 @@ from evaluator.candidate import BackendName, Candidate
 from evaluator.problem import LoadedProblem
 from evaluator.sandbox import Sandbox
 from evaluator.supervisor import CompiledBaseline, LocalEvaluator
+from evolver.journal import replay
 from evolver.modes import SearchMode
 from evolver.progress import Observer
 from evolver.proposers.base import ProposalContext, Proposer
 from evolver.run import ISLANDS, Run, RunConfig, problem_sha256
 from evolver.search import Search
+from evolver.store import EntryKind
 from policies.model import EvaluatorPolicy
 
 
@@ -105,8 +108,13 @@ def _with_stock(lineup: Lineup) -> Lineup:
     return replace(lineup, seeders=seeders)
 
 
-def run_unit(bench: Bench, unit: Unit, path: Path) -> SearchRow:
+def run_unit(
+    bench: Bench, unit: Unit, path: Path, *, minutes_left: float | None = None
+) -> SearchRow | None:
     """Search in ``path``, from where an earlier session left it, and read the run.
+
+    Returns:
+        None where ``minutes_left`` were over before the search was: a later call goes on.
 
     Raises:
         EvaluatorError: the machine, the sandbox or the reference fails.
@@ -116,14 +124,21 @@ def run_unit(bench: Bench, unit: Unit, path: Path) -> SearchRow:
         if isinstance(seeder, Stock):
             seeder.rewind()
     with _run(bench, unit, path) as run:
+        budget = run.config.budget
+        if minutes_left is not None:
+            elapsed_seconds = replay(run).elapsed_seconds
+            budget = replace(budget, minutes=elapsed_seconds / 60 + minutes_left)
         Search(
             run,
             bench.evaluator,
             seeders=bench.lineup.seeders,
             proposers=bench.lineup.proposers,
-            budget=run.config.budget,
+            budget=budget,
             observer=bench.observer,
         ).search()
+        ended = [e.detail for e in run.store.entries(EntryKind.STOPPED)]
+        if ended and ended[-1] == budget.out_of_time(math.inf):
+            return None
         return row_of_run(run, SearchRow(unit=unit), bench.policy)
 
 

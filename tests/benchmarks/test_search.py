@@ -181,20 +181,36 @@ def test_what_the_machine_failed_is_no_evaluation_of_either_benchmark(tmp_path: 
     assert theirs.found_at <= 8
 
 
-@pytest.mark.parametrize(("mode", "adaptive"), [("evolve", True), ("best-of-n", False)])
-def test_a_unit_is_searched_as_it_says(tmp_path: Path, mode: str, adaptive: bool) -> None:
-    unit = UNIT.model_copy(update={"mode": mode, "adaptive": adaptive})
+def toy_bench() -> Bench:
     nothing: Any = None
-    bench = Bench(
+    return Bench(
         loaded=make_problem(),
         backend=BackendName.CPP,
         policy=EvaluatorPolicy.default(),
         sandbox=nothing,
-        evaluator=cast("Any", ToyEvaluator()),
-        lineup=Lineup(seeders=[Seeds(1.1, 0.9)], proposers=[Nudge()]),
+        evaluator=cast("Any", ToyEvaluator(pause_seconds=0.01)),
+        lineup=Lineup(seeders=[Stock(Seeds(1.1, 0.9))], proposers=[Nudge()]),
         observer=ignore,
     )
-    row = run_unit(bench, unit, tmp_path / "run")
+
+
+def test_a_search_that_the_sessions_end_cuts_goes_on_in_the_next(tmp_path: Path) -> None:
+    unit = UNIT.model_copy(update={"steps": 40})
+    cut = run_unit(toy_bench(), unit, tmp_path / "run", minutes_left=0.15 / 60)
+    with Run.open(tmp_path / "run") as run:
+        had = len(run.attempts())
+    whole = run_unit(toy_bench(), unit, tmp_path / "run", minutes_left=10.0)
+    assert cut is None
+    assert had < 40
+    assert whole is not None
+    assert len(whole.steps) == 40
+
+
+@pytest.mark.parametrize(("mode", "adaptive"), [("evolve", True), ("best-of-n", False)])
+def test_a_unit_is_searched_as_it_says(tmp_path: Path, mode: str, adaptive: bool) -> None:
+    unit = UNIT.model_copy(update={"mode": mode, "adaptive": adaptive})
+    row = run_unit(toy_bench(), unit, tmp_path / "run")
+    assert row is not None
     assert row.unit == unit
     assert len(row.steps) == 3
     with Run.open(tmp_path / "run") as run:
@@ -227,7 +243,7 @@ class FakeBench:
         def opened(*_: Any) -> Iterator[FakeBench]:
             yield self
 
-        def search(_: Any, unit: Unit, path: Path) -> SearchRow:
+        def search(_: Any, unit: Unit, path: Path, **__: Any) -> SearchRow:
             self.searched.append(unit.name)
             if self.failures:
                 raise self.failures.pop(0)
