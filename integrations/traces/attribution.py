@@ -104,6 +104,10 @@ class HostSide:
         self._functions = _Chains(self.parent, self.owner, trace.name, targets)
         self._modules = _Chains(self.parent, self.module, trace.name, classes)
         self._forward = self._forward_rows()
+        # Single numbers are read much faster from memory views than from arrays.
+        self._up, self._owner_of = self.parent.data, self.owner.data
+        self._module_of = self.module.data
+        self._shape_of, self._other_of = trace.shape.data, trace.other.data
         self._operators: dict[tuple[int, int], Operator] = {}
 
     def _targets(
@@ -134,8 +138,8 @@ class HostSide:
 
     def place(self, row: int, replay: int = NONE, side: int = 0) -> Place:
         """Return what stands behind the launch, or the operator, at ``row``."""
-        owner = int(self.owner[row])
-        modules = self._modules.of(int(self.module[row]))
+        owner = self._owner_of[row]
+        modules = self._modules.of(self._module_of[row])
         outermost, engine = self._climb(row, owner)
         if owner != NONE:
             functions = self._functions.of(owner)
@@ -161,11 +165,11 @@ class HostSide:
         while row not in (NONE, owner):
             if self._is_operator[row]:
                 outermost = row
-                if trace.shape[row] != NONE:
+                if self._shape_of[row] != NONE:
                     shaped = row
-                if row in self._forward or trace.other[row] > 0:
+                if self._other_of[row] > 0 or row in self._forward:
                     engine = row
-            row = int(self.parent[row])
+            row = self._up[row]
         if outermost == NONE:
             return None, engine
         # An operator of autograd's engine has no shapes; the one inside it does.
@@ -235,7 +239,8 @@ class _Chains:
     def __init__(
         self, parent: Ints, marked: Ints, names: np.ndarray, labels: Sequence[str | None]
     ) -> None:
-        self._parent, self._marked, self._names, self._labels = parent, marked, names, labels
+        self._parent, self._marked = parent.data, marked.data
+        self._names, self._labels = names.data, labels
         self._known: dict[int, Labels] = {NONE: ()}
         self._shared: dict[Labels, Labels] = {(): ()}
 
@@ -249,8 +254,8 @@ class _Chains:
         waiting = []
         while row not in self._known:
             waiting.append(row)
-            up = int(self._parent[row])
-            row = NONE if up == NONE else int(self._marked[up])
+            up = self._parent[row]
+            row = NONE if up == NONE else self._marked[up]
         labels = self._known[row]
         for one in reversed(waiting):
             labels = (self.label_of_name(self._names[one]), *labels)

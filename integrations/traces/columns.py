@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from integrations.traces.stream import Event, Progress, TraceStream
+from integrations.traces.stream import Args, Event, Progress, TraceStream
 
 Ints = NDArray[np.signedinteger[Any]]
 Floats = NDArray[np.float64]
@@ -60,6 +61,8 @@ _ADDRESS = re.compile(r" (?:object )?at 0x[0-9a-fA-F]+")
 _RANK_IN_NAME = re.compile(r"(?:\bTP|rank)[-_]?(\d+)", re.IGNORECASE)
 _RAW_NAMES = 1 << 18
 NONE = -1
+_NO_ARGS = Args()
+_DTYPES = (np.int8, np.int32, np.int32, np.float64, np.float64, np.int64, np.int64, np.int32)
 
 
 class Interned:
@@ -145,80 +148,94 @@ def read_trace(path: Path, progress: Progress = lambda _: None) -> Trace:
     return trace
 
 
-_Row = tuple[int, int, int, float, float, int, int, int]
+class _Numbers(dict[Any, int]):
+    """Numbers of keys, asked for once each."""
+
+    def __init__(self, number: Callable[[Any], int]) -> None:
+        self._number = number
+
+    def __missing__(self, key: Any) -> int:
+        found = self[key] = self._number(key)
+        return found
 
 
 class _Builder:
-    """Appends events to columns, a batch at a time."""
+    """Appends events to columns, a batch at a time and in it a kind at a time."""
 
     def __init__(self) -> None:
         # kind, name, track, start, duration, link, other, shape
         self.columns = [array(code) for code in "biiddqqi"]
         self.names, self.tracks, self.shapes = Interned(), Interned(), Interned()
-        self.raw_names: dict[str, int] = {}
+        self.name_of = _Numbers(lambda raw: self.names(_ADDRESS.sub("", raw)))
+        self.track_of = _Numbers(self.tracks)
         self.links: dict[int, list[tuple[int, float]]] = {}
         self.damaged = self.total = 0
 
     def add(self, batch: list[Event]) -> None:
         """Take what matters of ``batch``."""
         self.total += len(batch)
-        kind_of, row_of = _KINDS.get, self._row
-        rows: list[_Row] = []
+        if len(self.name_of) > _RAW_NAMES:  # addresses make every name its own
+            self.name_of.clear()
+        by_kind: dict[Kind, list[Event]] = {kind: [] for kind in Kind}
+        kind_of = _KINDS.get
         for event in batch:
             if event.ph == "X":
                 kind = kind_of(event.cat) if type(event.cat) is str else None
                 if kind is not None:
-                    row = row_of(kind, event)
-                    if row is None:
-                        self.damaged += 1
-                    else:
-                        rows.append(row)
+                    by_kind[kind].append(event)
             elif event.ph is None:
                 self.damaged += 1
             elif event.cat == "fwdbwd":
                 self._add_link(event)
-        for column, values in zip(self.columns, zip(*rows, strict=True), strict=False):
-            column.extend(values)
+        for kind, events in by_kind.items():
+            if events:
+                self._add_kind(kind, events)
 
-    def _row(self, kind: Kind, event: Event) -> _Row | None:
-        """Return the event's row, None where it has no place in time."""
-        start, duration = event.ts, event.dur
-        if start is None or start - start != 0.0:  # absent, NaN or infinite
-            return None
-        if duration is None or not duration >= 0.0 or duration - duration != 0.0:
-            duration = 0.0
-        link = other = shape = NONE
-        args = event.args
-        if args is not None:
-            if kind is Kind.FRAME:
-                link, other = _integer(args.python), _integer(args.python_parent)
-            elif kind is Kind.OPERATOR:
-                link, other = _integer(args.sequence), _integer(args.forward_thread)
-                if args.dims:
-                    shape = self.shapes((bytes(args.dims), bytes(args.types)))
-            elif kind is Kind.LAUNCH:
-                link = _integer(args.correlation)
-                if type(args.kernel) is str:
-                    other = self._name(args.kernel)
-            elif kind is not Kind.ANNOTATION:
-                link, other = _integer(args.correlation), _integer(args.node)
-        return kind, self._name(event.name), self._track(event), start, duration, link, other, shape
+    def _add_kind(self, kind: Kind, events: list[Event]) -> None:
+        start = np.array([e.ts for e in events], np.float64)
+        good = np.isfinite(start)
+        if not good.all():  # without a time there is no place for it
+            events = [e for e, one in zip(events, good.tolist(), strict=True) if one]
+            self.damaged += int((~good).sum())
+            start = start[good]
+        duration = np.array([e.dur for e in events], np.float64)
+        duration[~(np.isfinite(duration) & (duration >= 0))] = 0.0
+        link, other, shape = self._arguments(kind, [e.args or _NO_ARGS for e in events])
+        name_of = self.name_of
+        name = [name_of[e.name if type(e.name) is str else str(e.name)] for e in events]
+        track = [self._track(e) for e in events]
+        numbers = (np.full(len(events), kind), name, track, start, duration, link, other, shape)
+        for column, values, dtype in zip(self.columns, numbers, _DTYPES, strict=True):
+            column.frombytes(np.asarray(values, dtype).tobytes())
+
+    def _arguments(self, kind: Kind, args: list[Args]) -> tuple[Ints, Ints, Ints]:
+        """Return link, other and shape of events of one kind, as ``Trace`` explains them."""
+        none = np.full(len(args), NONE)
+        if kind is Kind.FRAME:
+            return (
+                _integers([a.python for a in args]),
+                _integers([a.python_parent for a in args]),
+                none,
+            )
+        if kind is Kind.ANNOTATION:
+            return none, none, none
+        if kind is Kind.OPERATOR:
+            link = _integers([a.sequence for a in args])
+            shapes = [
+                self.shapes((bytes(a.dims), bytes(a.types))) if a.dims else NONE for a in args
+            ]
+            return link, _integers([a.forward_thread for a in args]), np.array(shapes)
+        link = _integers([a.correlation for a in args])
+        if kind is Kind.LAUNCH:
+            kernels = [self.name_of[a.kernel] if type(a.kernel) is str else NONE for a in args]
+            return link, np.array(kernels), none
+        return link, _integers([a.node for a in args]), none
 
     def _track(self, event: Event) -> int:
         try:
-            return self.tracks((event.pid, event.tid))
+            return self.track_of[event.pid, event.tid]
         except TypeError:  # neither numbers nor texts
-            return self.tracks((str(event.pid), str(event.tid)))
-
-    def _name(self, raw: Any) -> int:
-        if type(raw) is not str:
-            raw = str(raw)
-        found = self.raw_names.get(raw)
-        if found is None:
-            if len(self.raw_names) >= _RAW_NAMES:  # addresses make every name its own
-                self.raw_names.clear()
-            found = self.raw_names[raw] = self.names(_ADDRESS.sub("", raw))
-        return found
+            return self.track_of[str(event.pid), str(event.tid)]
 
     def _add_link(self, event: Event) -> None:
         end = self._track(event), event.ts or 0.0
@@ -230,9 +247,9 @@ class _Builder:
 
     def built(self, path: Path) -> Trace:
         """The columns as numpy arrays over the same memory."""
-        types = (np.int8, np.int32, np.int32, np.float64, np.float64, np.int64, np.int64, np.int32)
         kind, name, track, start, duration, link, other, shape = (
-            np.frombuffer(column, dtype) for column, dtype in zip(self.columns, types, strict=True)
+            np.frombuffer(column, dtype)
+            for column, dtype in zip(self.columns, _DTYPES, strict=True)
         )
         return Trace(
             path=path,
@@ -251,6 +268,13 @@ class _Builder:
             damaged_events=self.damaged,
             total_events=self.total,
         )
+
+
+def _integers(values: list[Any]) -> Ints:
+    try:
+        return np.array(values, np.int64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_integer(value) for value in values], np.int64)
 
 
 def _integer(value: Any) -> int:
