@@ -9,7 +9,7 @@ that do not fit; ``Program.text`` prints them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from evolver.proposers.synth.arithmetic import (
     Cast,
@@ -199,13 +199,14 @@ class Builder:
         Raises:
             IrError: an argument is written with what is not of its type.
         """
-        inputs = {n.op.parameter: n.type for n in self._nodes if isinstance(n.op, Input)}
+        inputs = {n.op.parameter: i for i, n in enumerate(self._nodes) if isinstance(n.op, Input)}
         for parameter, number in writes:
-            if inputs.get(parameter) != self.type(number):
-                raise IrError(
-                    f"{parameter} is {inputs.get(parameter)} and written as {self.type(number)}"
-                )
-        wanted = [r.node for r in returns if r.node is not None] + [n for _, n in writes]
+            if self.type(inputs[parameter]) != self.type(number):
+                own = self.type(inputs[parameter])
+                raise IrError(f"{parameter} is {own} and written as {self.type(number)}")
+        # What is written is an input of the program, read or not.
+        wanted = [r.node for r in returns if r.node is not None]
+        wanted += [n for parameter, node in writes for n in (inputs[parameter], node)]
         kept = self._reached(wanted)
         number_of = {old: new for new, old in enumerate(kept)}
         names = labels or {}
@@ -220,7 +221,7 @@ class Builder:
                 for r in returns
             ),
             writes=tuple((parameter, number_of[n]) for parameter, n in writes),
-            symbols=self.symbols,
+            symbols=tuple(s for s in self.symbols if any(s.name in _symbols(n) for n in nodes)),
             returns_tuple=returns_tuple,
         )
 
@@ -235,6 +236,13 @@ class Builder:
                 reached.add(number)
                 waiting += self._nodes[number].operands
         return sorted(reached)
+
+
+def _symbols(node: Node) -> frozenset[str]:
+    """The symbols of a node's type and attributes."""
+    values = [getattr(node.op, f.name) for f in fields(node.op)]
+    extents = [*node.type.shape, *(v for v in values if isinstance(v, Extent))]
+    return frozenset[str]().union(*(extent.symbols for extent in extents))
 
 
 def _line(number: int, node: Node) -> str:

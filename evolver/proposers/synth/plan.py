@@ -84,7 +84,7 @@ def required(program: ir.Program, libraries: Iterable[int]) -> tuple[int, ...]:
     """
     given = frozenset(libraries)
     read = [o for number in sorted(given) for o in program.nodes[number].operands]
-    read = [n for n in read if not _lies_in_memory(program, n, given)]
+    read = [_base(program, n) for n in read if not _lies_in_memory(program, n, given)]
     returned = [r.node for r in program.returns if r.node is not None]
     returned = [n for n in returned if _base(program, n, (ir.Reshape, ir.Permute)) not in given]
     return tuple(sorted({*returned, *read, *(node for _, node in program.writes)}))
@@ -316,8 +316,10 @@ def _through(program: ir.Program, argument: int, region: Region) -> int:
 
 
 def _lies_in_memory(program: ir.Program, node: int, given: Iterable[int]) -> bool:
-    base = _base(program, node)
-    return _is_input(program, base) or base in frozenset(given)
+    there = frozenset(given)
+    while node not in there and isinstance(program.nodes[node].op, VIEWS):
+        (node,) = program.nodes[node].operands
+    return node in there or _is_input(program, node)
 
 
 def _base(program: ir.Program, node: int, views: tuple[type[ir.Op], ...] = VIEWS) -> int:

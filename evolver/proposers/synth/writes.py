@@ -37,9 +37,7 @@ class Region:
 def regions(program: ir.Program, parameter: str, node: int) -> tuple[Region, ...]:
     """Return what is to be stored so that ``parameter`` becomes ``node``, in this order."""
     inputs = {n.op.parameter: i for i, n in enumerate(program.nodes) if isinstance(n.op, ir.Input)}
-    # An argument that nothing reads is no node of the program, and written as a whole.
-    argument = inputs.get(parameter, -1)
-    return _changes(program, node, argument, ())
+    return _changes(program, node, inputs[parameter], ())
 
 
 def _changes(

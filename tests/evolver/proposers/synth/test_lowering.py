@@ -128,6 +128,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "a segmented sum": ("return torch.zeros(8, 40).index_add(0, i, x)", {"x": X, "i": SEGMENTS}),
     "distances": ("return (x[:, None] - x[None]).pow(2).sum(-1).sqrt()", {"x": X}),
+    "writes of what was never read": ("y.copy_(x * 2)\n    return y", {"x": X, "y": X}),
     "a permutation": ("return x.view(6, 2, 2, 10).permute(0, 2, 1, 3).reshape(6, 40)", {"x": X}),
     "a table of numbers": ("return x.view(6, 10, 4) * torch.tensor([1.0, 2, 3, 4])", {"x": X}),
 }

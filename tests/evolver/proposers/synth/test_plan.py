@@ -123,6 +123,17 @@ def test_a_product_lies_between_the_kernels_that_feed_and_read_it() -> None:
     assert [isinstance(step, LibraryStep) for step in steps] == [False, True, False]
 
 
+def test_a_product_reads_what_was_stored_through_a_view() -> None:
+    build = ir.Builder()
+    x = build.add(ir.Pointwise("exp"), build.add(ir.Input("x", typed(16, 64))))
+    turned = build.add(ir.Permute((1, 0)), x)
+    program = build.finish([ir.Returned(node=build.add(ir.Matmul(), x, turned))])
+    kernel, library = plan(program, first_guesses(program)[0]).steps
+    assert isinstance(library, LibraryStep)
+    assert not isinstance(kernel, LibraryStep)
+    assert [str(program.nodes[s.node].op) for s in kernel.stores] == ["exp"]
+
+
 def test_only_the_region_that_changes_is_stored_in_place() -> None:
     program = in_place()
     (parameter, node), *_ = program.writes
