@@ -237,11 +237,14 @@ def holds_for_one(function: FlatFunction, traced: TracedGraph, device: str) -> b
     """Whether ``traced`` also computes what the reference does where a symbol's size is one.
 
     A trace with each symbol set to one must perform the same operations: a reference that
-    branches on size one does not.
+    branches on size one does not. A symbol that the trace found to follow from others (one
+    more than the batch) takes the value that it then has.
     """
-    for name in traced.symbols:
+    for name, symbol in traced.symbols.items():
+        if symbol in traced.shape_env.replacements:
+            continue
         try:
-            static = trace_group(function, _with_size_one(traced.group, name), device)
+            static = trace_group(function, _with_size_one(traced, name), device)
         except EmissionFailed:
             return False
         if _operations(static.module) != _operations(traced.module):
@@ -249,15 +252,23 @@ def holds_for_one(function: FlatFunction, traced: TracedGraph, device: str) -> b
     return True
 
 
-def _with_size_one(group: Group, symbol: str) -> Group:
+def _with_size_one(traced: TracedGraph, symbol: str) -> Group:
+    group, one = traced.group, traced.symbols[symbol]
+    sizes = {symbol: 1}
+    for name, other in traced.symbols.items():
+        follows = traced.shape_env.replacements.get(other)
+        if follows is not None and follows.free_symbols == {one}:
+            sizes[name] = int(follows.subs({one: 1}))
+
     def fixed(dimension: Dimension) -> Dimension:
-        return Dimension(1) if dimension.symbol == symbol else dimension
+        size = sizes.get(dimension.symbol or "")
+        return dimension if size is None else Dimension(size)
 
     tensors = tuple(
         dataclasses.replace(t, dimensions=tuple(fixed(d) for d in t.dimensions))
         for t in group.tensors
     )
-    remaining = {k: v for k, v in group.symbols.items() if k != symbol}
+    remaining = {k: v for k, v in group.symbols.items() if k not in sizes}
     return dataclasses.replace(group, tensors=tensors, symbols=remaining)
 
 
