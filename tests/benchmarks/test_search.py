@@ -308,7 +308,7 @@ def test_what_failed_is_tried_again_and_a_broken_machine_ends_the_session(
 @pytest.mark.real
 @pytest.mark.timeout(300)
 def test_a_tiny_plan_is_measured_from_end_to_end(tmp_path: Path) -> None:
-    plan = Plan(problems=("swiglu",), modes=("evolve",), seeds=1, steps=4, kills=1, scale=100)
+    plan = Plan(problems=("swiglu",), modes=("evolve",), seeds=1, steps=2, kills=1, scale=100)
     result = run(tmp_path, plan, policy=hasty_policy())
     assert result.details["failures"] == {}
     figures = {f.name: f for f in result.figures}
