@@ -1,0 +1,1 @@
+"""What synth is measured on: targets of serving engines, and small references beside them."""
