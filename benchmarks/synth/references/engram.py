@@ -32,9 +32,9 @@ class Engram:
         value = gate * value.unsqueeze(2)
         normed = _rms(value, self.conv_norm, 1e-5)
         channels = normed.reshape(batch, length, groups * width).transpose(1, 2)
-        mixed = F.conv1d(
-            channels, self.conv_weight, padding=9, dilation=3, groups=groups * width
-        )[..., :length]
+        mixed = F.conv1d(channels, self.conv_weight, padding=9, dilation=3, groups=groups * width)[
+            ..., :length
+        ]
         mixed = F.silu(mixed).transpose(1, 2).reshape(batch, length, groups, width)
         return value + mixed
 
@@ -47,7 +47,7 @@ class ShortConv:
         batch, length, groups, width = x.shape
         streams = [_rms(x[:, :, g, :], self.norm_weight[g], 1e-5) for g in range(4)]
         channels = torch.cat(streams, dim=-1).transpose(1, 2)
-        mixed = F.conv1d(
-            channels, self.conv_weight, padding=9, dilation=3, groups=groups * width
-        )[..., :length]
+        mixed = F.conv1d(channels, self.conv_weight, padding=9, dilation=3, groups=groups * width)[
+            ..., :length
+        ]
         return F.silu(mixed).transpose(1, 2).view(batch, length, groups, width).contiguous()

@@ -3,9 +3,7 @@
 import torch
 
 
-def apply_penalties(
-    logits, prompt_mask, output_counts, presence, frequency, repetition
-):
+def apply_penalties(logits, prompt_mask, output_counts, presence, frequency, repetition):
     """Scale and shift the logits of tokens that were seen, in place."""
     output_mask = output_counts > 0
     scale = torch.where(prompt_mask | output_mask, repetition.unsqueeze(1), 1.0)
