@@ -18,13 +18,17 @@ from evolver.proposers.synth.emit.cpp import cpp_module
 from evolver.proposers.synth.emit.dispatch import Variant
 from evolver.proposers.synth.emit.reference import Reference
 from evolver.proposers.synth.emit.scopes import EmitError
+from evolver.proposers.synth.emit.triton import triton_module
 from evolver.proposers.synth.plan import Plan
 
 __all__ = ["EMITTERS", "EmitError", "Variant", "emit", "emit_source"]
 
 Emitter = Callable[[Sequence[Variant], Reference], str]
 
-EMITTERS: Mapping[BackendName, Emitter] = {BackendName.CPP: cpp_module}
+EMITTERS: Mapping[BackendName, Emitter] = {
+    BackendName.CPP: cpp_module,
+    BackendName.TRITON: triton_module,
+}
 """By backend: from one variant per group of workloads to a module."""
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolver.proposers.synth.emit import cpp_text as cpp
+from evolver.proposers.synth.emit.call import call_lines, head_lines, indented, uses
 from evolver.proposers.synth.emit.cpp_kernel import CppKernel
-from evolver.proposers.synth.emit.cpp_values import indented
 from evolver.proposers.synth.emit.dispatch import Variant, entry
 from evolver.proposers.synth.emit.host import Host
 from evolver.proposers.synth.emit.memory import Tensor
@@ -141,21 +141,13 @@ def _function(
     ]
     parameters += [("int64_t", size, size) for size in host.sizes.values()]
     text = "\n".join(blocks)
-    kept = [p for p in parameters if "*" in p[0] or _uses(text, p[1])]
-    host.lines += _call(f"native.{name}", [argument for _, _, argument in kept])
+    kept = [p for p in parameters if "*" in p[0] or uses(text, p[1])]
+    host.lines += call_lines(f"native.{name}", [argument for _, _, argument in kept])
     declared = [f"{c_type} {parameter}" for c_type, parameter, _ in kept]
-    code = "\n".join([*_head(f'extern "C" void {name}(', declared), *indented(blocks), "}", ""])
+    code = "\n".join(
+        [*head_lines(f'extern "C" void {name}(', declared, end=") {"), *indented(blocks), "}", ""]
+    )
     return NativeFunction(name, code, tuple(c_type for c_type, _, _ in kept))
-
-
-def _uses(text: str, name: str) -> bool:
-    before, found, after = text.partition(name)
-    while found:
-        edge = (before[-1:] or " ") + (after[:1] or " ")
-        if not any(c.isalnum() or c == "_" for c in edge):
-            return True
-        before, found, after = after.partition(name)
-    return False
 
 
 def _pointer(tensor: Tensor, *, const: bool) -> str:
@@ -163,27 +155,3 @@ def _pointer(tensor: Tensor, *, const: bool) -> str:
     if c_type is None:
         raise EmitError(f"{tensor.name} is {tensor.dtype.value}, which C++ has no type for")
     return f"const {c_type}*" if const else f"{c_type}*"
-
-
-def _head(start: str, parameters: Sequence[str], limit: int = 96) -> list[str]:
-    lines, line = [], start
-    for position, parameter in enumerate(parameters):
-        end = ") {" if position == len(parameters) - 1 else ","
-        if len(line) + len(parameter) + len(end) > limit:
-            lines.append(line.rstrip())
-            line = " " * len(start)
-        line += f"{parameter}{end} "
-    return [*lines, line.rstrip() if parameters else f"{start}) {{"]
-
-
-def _call(function: str, arguments: Sequence[str], limit: int = 92) -> list[str]:
-    line = f"{function}({', '.join(arguments)})"
-    if len(line) <= limit:
-        return [line]
-    lines, line = [f"{function}("], "   "
-    for argument in arguments:
-        if len(line) + len(argument) + 2 > limit:
-            lines.append(line)
-            line = "   "
-        line += f" {argument},"
-    return [*lines, line, ")"]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from evolver.proposers.synth import ir
 from evolver.proposers.synth.emit import cpp_text as cpp
+from evolver.proposers.synth.emit.call import indented
 from evolver.proposers.synth.emit.cpp_stages import Row, combination
-from evolver.proposers.synth.emit.cpp_values import bare, indented
+from evolver.proposers.synth.emit.cpp_values import bare
 from evolver.proposers.synth.emit.index import Place, Variable
 from evolver.proposers.synth.emit.lanes import Lanes
 from evolver.proposers.synth.emit.memory import Memory, Tensor

@@ -12,8 +12,9 @@ from itertools import pairwise
 
 from evolver.proposers.synth import ir
 from evolver.proposers.synth.emit import cpp_text as cpp
+from evolver.proposers.synth.emit.call import indented
 from evolver.proposers.synth.emit.cpp_folds import Fold
-from evolver.proposers.synth.emit.cpp_values import HEAVY, Values, bare, indented
+from evolver.proposers.synth.emit.cpp_values import HEAVY, Values, bare
 from evolver.proposers.synth.emit.index import Index, Place, Variable, looked_up
 from evolver.proposers.synth.emit.lanes import Lanes, Spread
 from evolver.proposers.synth.emit.memory import Memory

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from evolver.proposers.synth import ir
 from evolver.proposers.synth.emit import cpp_text as cpp
+from evolver.proposers.synth.emit.call import indented
 from evolver.proposers.synth.emit.index import Atom, Divided, Index, Looked, Place, Variable
 from evolver.proposers.synth.emit.index import text_of as text_of_index
 from evolver.proposers.synth.emit.lanes import Lanes
@@ -196,11 +197,6 @@ class Values(ABC):
 def variables_of(place: Place) -> frozenset[Variable]:
     """The loops that a place depends on."""
     return frozenset[Variable]().union(*(index.variables() for index in place))
-
-
-def indented(lines: Sequence[str]) -> list[str]:
-    """Lines one level further in; directives stay where they are."""
-    return [line if line.startswith("#") else f"    {line}" for line in lines]
 
 
 def bare(text: str) -> str:

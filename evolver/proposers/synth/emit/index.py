@@ -59,7 +59,7 @@ class Index:
         for atom, factor in (*self.terms, *added.terms):
             sums[atom] = sums.get(atom, ZERO) + factor
         kept = tuple((atom, factor) for atom, factor in sums.items() if factor != ZERO)
-        return Index(kept, self.start + added.start)
+        return _rejoined(Index(kept, self.start + added.start))
 
     def __mul__(self, factor: Extent | int) -> Index:
         by = Extent.of(factor)
@@ -193,6 +193,19 @@ def _term(atom: str, factor: Extent, size: Callable[[Extent], str]) -> str:
     spelled = size(factor)
     plain = spelled.isidentifier() or spelled.isdigit()
     return f"{atom} * {spelled}" if plain else f"{atom} * ({spelled})"
+
+
+def _rejoined(index: Index) -> Index:
+    """Take a quotient times its divisor and the remainder together again."""
+    factors = dict(index.terms)
+    for atom, factor in index.terms:
+        if not isinstance(atom, Divided) or not atom.remainder:
+            continue
+        quotient = Divided(atom.index, atom.by, remainder=False)
+        if factors.get(quotient) == factor * atom.by:
+            rest = tuple((a, f) for a, f in index.terms if a not in (atom, quotient))
+            return Index(rest, index.start) + atom.index * factor
+    return index
 
 
 def _split(start: Extent, by: Extent) -> tuple[Extent, Extent]:

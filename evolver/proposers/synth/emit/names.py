@@ -66,6 +66,11 @@ class Names:
                     return name
         raise AssertionError("400 loops in one kernel")
 
+    def joined(self, other: Names) -> Names:
+        """Take over what ``other`` has handed out, and return these names."""
+        self._taken |= other._taken
+        return self
+
     def copy(self) -> Names:
         """Return names that go their own way from here."""
         copied = Names(self._given)

@@ -1,0 +1,529 @@
+"""Stages of a Triton program: reductions, scans, selections and scatters of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from evolver.proposers.synth import ir
+from evolver.proposers.synth.emit import triton_text as tt
+from evolver.proposers.synth.emit.index import Index, Place, Variable, at
+from evolver.proposers.synth.emit.lanes import Lanes
+from evolver.proposers.synth.emit.memory import Memory
+from evolver.proposers.synth.emit.names import Names, wanted_name
+from evolver.proposers.synth.emit.scopes import EmitError
+from evolver.proposers.synth.emit.triton_values import Block, Values, bare
+from evolver.proposers.synth.extents import product
+from evolver.proposers.synth.plan import Plan
+from evolver.proposers.synth.types import ElementType
+
+MOST_ELEMENTS = 131072
+"""Of one block: more do not fit in a multiprocessor."""
+PACKABLE = (
+    *(ElementType.FLOAT32, ElementType.FLOAT16, ElementType.BFLOAT16, ElementType.INT32),
+    *(ElementType.INT16, ElementType.INT8, ElementType.UINT8, ElementType.BOOL),
+)
+"""Types of which value and position fit into one key of 64 bits."""
+LOWEST_KEY, HIGHEST_KEY = "-0x8000000000000000", "0x7FFFFFFFFFFFFFFF"
+
+
+class Program(Values):
+    """Writes the statements of one program; ``lines`` is the result."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        memory: Memory,
+        lanes: Lanes,
+        names: Names,
+        comment: Callable[[ir.Node], str],
+    ) -> None:
+        super().__init__(plan, memory, lanes, names)
+        self._comment = comment
+        self._stages: dict[tuple[int, Place], Block] = {}
+        self._said = ""
+
+    def comment_of(self, number: int) -> str:
+        """A comment that points at a node's line, unless that was said last."""
+        said = self._comment(self.program.nodes[number])
+        return f"# {said}" if said and said != self._said else ""
+
+    def say(self, number: int) -> None:
+        """Point at the line of the reference that follows now."""
+        said = self._comment(self.program.nodes[number])
+        if said and said != self._said:
+            self.lines.append(f"# {said}")
+            self._said = said
+
+    def stage(self, number: int, place: Place) -> Block:
+        """An element of a stage: computed at its place, or picked out of the whole block."""
+        node = self.program.nodes[number]
+        match node.op:
+            case ir.Reduce():
+                return self._reduced(number, node.op, place)
+            case ir.Scatter() | ir.Put():
+                return self._scattered(number, place)
+            case ir.Scan(axis=axis) | ir.TopK(axis=axis) | ir.ArgSort(axis=axis):
+                return self._of_row(number, axis, place)
+        raise EmitError(f"Triton for {node.op.name} is not known; leave it to the library")
+
+    # Reductions.
+
+    def _reduced(self, number: int, op: ir.Reduce, place: Place) -> Block:
+        node = self.program.nodes[number]
+        (operand,) = node.operands
+        used = [v for index in place for v in index.variables()]
+        kept, whole, inner = list(place), list[Index](), list[Variable]()
+        for axis in range(self.program.nodes[operand].type.rank):
+            if axis in op.axes:
+                index, loops = self.lanes.along(operand, axis, [*used, *inner])
+                inner += loops
+                whole.append(index)
+            else:
+                whole.append(kept.pop(0))
+        dtype = self.program.nodes[operand].type.dtype
+        x = self.value(operand, tuple(whole))
+        self.say(number)
+        if op.kind in ("argmax", "argmin"):
+            position = self.index(whole[op.axes[0]])
+            found = self._position_of_extreme(x, position, inner, dtype, op.kind == "argmax")
+        else:
+            found = self.fold(op.kind, x, inner, dtype)
+        text = tt.rounded(found.text, dtype) if op.kind in ("sum", "prod") else found.text
+        return self.named(wanted_name(node), Block(text, found.axes))
+
+    def fold(self, kind: str, x: Block, over: Sequence[Variable], dtype: ElementType) -> Block:
+        """Reduce a block along loops; what has no element counts for nothing."""
+        if not over:
+            return x
+        as_bits = dtype is ElementType.BOOL
+        x = self._padded(x, over, _identity(kind, dtype))
+        text = f"({bare(x.text)}).to(tl.int32)" if as_bits else x.text
+        axes = list(x.axes)
+        for variable in over:
+            axis = axes.index(self.lane(variable).number)
+            text = _folded(kind, bare(text), axis, dtype)
+            axes.pop(axis)
+        if as_bits:
+            text = f"({text} != 0)"
+        elif dtype.is_integer and dtype.itemsize_bytes < 4:
+            text = f"{text}.to({tt.type_name(dtype)})"
+        return Block(text, tuple(axes))
+
+    def _padded(self, x: Block, over: Sequence[Variable], identity: str) -> Block:
+        """The block with the identity where a lane has no element, over all of ``over``."""
+        axes = tuple(sorted({*x.axes, *(self.lane(v).number for v in over)}))
+        self._check_size(axes)
+        masks = [self.mask((self.lane(v).number,)) for v in over if self.lane(v).is_masked]
+        missing = set(axes) - set(x.axes)
+        blocks = [m for m in masks if m is not None]
+        if missing and not blocks:
+            covered = [self.lane_at(a) for a in missing]
+            blocks = [Block(f"({lane.variable.name} >= 0)", (lane.number,)) for lane in covered]
+        if not blocks:
+            return x
+        texts, common = self.joined(blocks)
+        condition = self.spread_to(Block(" & ".join(texts), common), axes)
+        return Block(
+            f"tl.where({bare(condition)}, {bare(self.spread_to(x, axes))}, {identity})", axes
+        )
+
+    def _position_of_extreme(
+        self,
+        x: Block,
+        position: Block,
+        over: Sequence[Variable],
+        dtype: ElementType,
+        largest: bool,
+    ) -> Block:
+        x = x if x.text.isidentifier() else self.named("candidates", x)
+        kind = "max" if largest else "min"
+        best = self.named("best", self.fold(kind, x, over, dtype))
+        (value, top, where), axes = self.joined([x, best, position])
+        hit = f"({value} == {top})"
+        if dtype.is_floating:
+            hit = f"({hit} | ({value} != {value}))"
+        at_hit = Block(f"tl.where({bare(hit)}, {where}, 0x7FFFFFFF)", axes)
+        first = self.fold("min", at_hit, over, ElementType.INT32)
+        return Block(f"({bare(first.text)}).to(tl.int64)", first.axes)
+
+    # What is computed for a row as a whole.
+
+    def _of_row(self, number: int, axis: int, place: Place) -> Block:
+        """An element of a scan, a top-k or a sort at a place along its axis."""
+        used = [v for i, index in enumerate(place) if i != axis for v in index.variables()]
+        own, loops = self.lanes.along(number, axis, used)
+        whole = (*place[:axis], own, *place[axis + 1 :])
+        with self.unconditionally():
+            if (number, whole) not in self._stages:
+                self._stages[number, whole] = self._whole_row(number, axis, whole, loops)
+        block = self._stages[number, whole]
+        if place[axis] == own:
+            return block
+        if place[axis].variables() & set(loops):
+            own, loops = self.lanes.along(number, axis, [*used, *place[axis].variables()])
+            whole = (*place[:axis], own, *place[axis + 1 :])
+            block = self._whole_row(number, axis, whole, loops)
+        return self._picked(number, block, own, loops, place[axis])
+
+    def _picked(
+        self, number: int, block: Block, own: Index, loops: Sequence[Variable], wanted: Index
+    ) -> Block:
+        """The element of a block at a place along ``loops``."""
+        dtype = self.program.nodes[number].type.dtype
+        (value, here, there), axes = self.joined([block, self.index(own), self.index(wanted)])
+        self._check_size(axes)
+        chosen = Block(f"tl.where({here} == {there}, {value}, 0)", axes)
+        picked = self.fold("sum", chosen, loops, dtype)
+        return self.named(f"{wanted_name(self.program.nodes[number])}_at", picked)
+
+    def _whole_row(
+        self, number: int, axis: int, whole: Place, loops: tuple[Variable, ...]
+    ) -> Block:
+        node = self.program.nodes[number]
+        match node.op:
+            case ir.Scan():
+                return self._scanned(number, node.op, whole, loops)
+            case ir.TopK():
+                return self._top_k(number, node.op, whole, loops)
+        return self._sorted(number, axis, whole, loops)
+
+    def _scanned(
+        self, number: int, op: ir.Scan, whole: Place, loops: tuple[Variable, ...]
+    ) -> Block:
+        node = self.program.nodes[number]
+        if len(loops) > 1:
+            raise EmitError(f"a scan along an axis that is split elsewhere (line {node.line})")
+        x = self.value(node.operands[0], whole)
+        self.say(number)
+        if not loops:
+            return x
+        axes = tuple(sorted({*x.axes, self.lane(loops[0]).number}))
+        x = x if axes == x.axes else self._padded(x, loops, "0")
+        axis = axes.index(self.lane(loops[0]).number)
+        dtype = node.type.dtype
+        narrow = dtype.is_integer and dtype.itemsize_bytes < 4
+        text = f"({bare(x.text)}).to(tl.int32)" if narrow else bare(x.text)
+        combine = {
+            "prod": "multiplied",
+            "max": "larger",
+            "min": "smaller",
+            "logsumexp": "log_add_exp",
+        }
+        if op.kind == "sum":
+            result = f"tl.cumsum({text}, axis={axis})"
+        elif op.kind in ("max", "min") and not dtype.is_floating:
+            raise EmitError(f"a running {op.kind} of integers (line {node.line})")
+        else:
+            result = f"tl.associative_scan({text}, {axis}, {combine[op.kind]})"
+        result = f"{result}.to({tt.type_name(dtype)})" if narrow else tt.rounded(result, dtype)
+        return self.named(wanted_name(node), Block(result, axes))
+
+    # Selections.
+
+    def _keys(
+        self, number: int, axis: int, whole: Place, *, first_is_largest: bool
+    ) -> tuple[Block, list[Variable]]:
+        """Value and position of each element in one integer, and the loops over the row.
+
+        Larger keys are better; of equal values the one that comes first is.
+        """
+        node = self.program.nodes[number]
+        (operand,) = node.operands
+        dtype = self.program.nodes[operand].type.dtype
+        used = [v for i, index in enumerate(whole) if i != axis for v in index.variables()]
+        own = [v for v in whole[axis].variables() if isinstance(node.op, ir.TopK)]
+        position, over = self.lanes.along(operand, axis, [*used, *own])
+        x = self.value(operand, (*whole[:axis], position, *whole[axis + 1 :]))
+        self.say(number)
+        place = self.index(position)
+        inner = bare(x.text)
+        value = f"sortable({inner})" if dtype.is_floating else f"({inner}).to(tl.int32)"
+        value = value if first_is_largest else f"(~{value})"
+        (high, low), axes = self.joined([Block(f"({value}.to(tl.int64) << 32)", x.axes), place])
+        self._check_size(axes)
+        keys = Block(f"({high} | (0x7FFFFFFF - ({low})).to(tl.int64))", axes)
+        keys = self._padded(keys, over, LOWEST_KEY)
+        return self.named("keys", keys), list(over)
+
+    def _top_k(self, number: int, op: ir.TopK, whole: Place, loops: tuple[Variable, ...]) -> Block:
+        node = self.program.nodes[number]
+        dtype = self.program.nodes[node.operands[0]].type.dtype
+        if op.k == 0:
+            return Block("0")
+        algorithm = self.plan.genes.algorithm(self.program, number)
+        if algorithm == "argmax" or dtype not in PACKABLE:
+            return self._top_k_by_masking(number, op, whole, loops)
+        keys, over = self._keys(number, op.axis, whole, first_is_largest=op.largest)
+        if algorithm == "bitonic":
+            found = self._top_k_by_sorting(number, op, keys, over, loops)
+            if found is not None:
+                return found
+        outer = tuple(a for a in keys.axes if a not in {self.lane(v).number for v in over})
+        return self._top_k_by_maxima(number, op, keys, over, outer, loops)
+
+    def _top_k_by_maxima(
+        self,
+        number: int,
+        op: ir.TopK,
+        keys: Block,
+        over: Sequence[Variable],
+        outer: tuple[int, ...],
+        loops: tuple[Variable, ...],
+    ) -> Block:
+        """The largest key, k times; each is taken away before the next is looked for."""
+        order = self.names.fresh(wanted_name(self.program.nodes[number]))
+        if not loops:
+            best = self.fold("max", keys, over, ElementType.INT64)
+            return self.named(order, _position(best))
+        (variable,) = loops
+        axes = tuple(sorted({*outer, self.lane(variable).number}))
+        step, remaining = self.names.fresh("step"), keys.text
+        self.lines.append(f"{order} = tl.zeros({self.shape(axes)}, tl.int64)")
+        self.lines.append(f"for {step} in tl.static_range({op.k}):")
+        before, self.lines = self.lines, []
+        best = self.named(
+            "best", self.fold("max", Block(remaining, keys.axes), over, ElementType.INT64)
+        )
+        (place, slot), _ = self.joined(
+            [_position(best), Block(variable.name, (self.lane(variable).number,))]
+        )
+        self.lines.append(f"{order} = tl.where({slot} == {step}, {place}, {order})")
+        top = self.spread_to(best, keys.axes)
+        self.lines.append(
+            f"{remaining} = tl.where({remaining} == {top}, {LOWEST_KEY}, {remaining})"
+        )
+        self.lines = [*before, *(f"    {line}" for line in self.lines)]
+        return Block(order, axes)
+
+    def _top_k_by_sorting(
+        self,
+        number: int,
+        op: ir.TopK,
+        keys: Block,
+        over: Sequence[Variable],
+        loops: tuple[Variable, ...],
+    ) -> Block | None:
+        """A bitonic top-k of keys; None where k or the axes do not allow it."""
+        row = self._as_last_axis(keys, over)
+        if row is None or not loops or op.k & (op.k - 1) or self.lane(loops[0]).is_masked:
+            return None
+        (variable,) = loops
+        text, outer = row
+        order = [*outer, self.lane(variable).number]
+        if order != sorted(order):
+            return None
+        best = self.named("best", Block(f"tl.topk({text}, {op.k})", tuple(order)))
+        return self.named(wanted_name(self.program.nodes[number]), _position(best))
+
+    def _as_last_axis(
+        self, keys: Block, over: Sequence[Variable]
+    ) -> tuple[str, tuple[int, ...]] | None:
+        """The block with all loops of a row as one last axis, and the axes before it."""
+        numbers = [self.lane(v).number for v in over]
+        if not over or list(keys.axes[len(keys.axes) - len(over) :]) != numbers:
+            return None
+        outer = keys.axes[: len(keys.axes) - len(over)]
+        if len(over) == 1:
+            return keys.text, outer
+        if any(self.lane(v).is_masked for v in over):
+            return None
+        total = product(v.extent for v in over)
+        sizes = [self.row_count if a == -1 else self.lane_at(a).block for a in outer]
+        return f"tl.reshape({keys.text}, [{', '.join([*sizes, str(total)])}])", outer
+
+    def _top_k_by_masking(
+        self, number: int, op: ir.TopK, whole: Place, loops: tuple[Variable, ...]
+    ) -> Block:
+        """The best of what is left, k times, as value and as position."""
+        node = self.program.nodes[number]
+        (operand,) = node.operands
+        dtype = self.program.nodes[operand].type.dtype
+        used = [v for index in whole for v in index.variables()]
+        position, over = self.lanes.along(operand, op.axis, used)
+        x = self.value(operand, (*whole[: op.axis], position, *whole[op.axis + 1 :]))
+        self.say(number)
+        if not over:
+            return Block("0")
+        x = self.named("candidates", self._padded(x, over, "0"))
+        if not op.largest and dtype.is_floating:
+            raise EmitError(f"the smallest of {dtype.value} by masking (line {node.line})")
+        here, axes = self.index(position), x.axes
+        lanes_exist = self.mask(tuple(self.lane(v).number for v in over))
+        left = self.names.fresh("left")
+        exists = (
+            f"({self.spread_to(Block(bare(lanes_exist.text), lanes_exist.axes), axes)})"
+            if lanes_exist
+            else "True"
+        )
+        self.lines.append(f"{left} = tl.full({self.shape(axes)}, True, tl.int1) & {exists}")
+        outer = [a for a in axes if a not in {self.lane(v).number for v in over}]
+        order = self.names.fresh(wanted_name(node))
+        slots = tuple(sorted({*outer, *(self.lane(v).number for v in loops)}))
+        self.lines.append(f"{order} = tl.zeros({self.shape(slots)}, tl.int64)")
+        step = self.names.fresh("step")
+        self.lines.append(f"for {step} in tl.static_range({op.k}):")
+        before, self.lines = self.lines, []
+        kind, worst = (
+            ("max", tt.extreme(dtype, largest=False))
+            if op.largest
+            else ("min", tt.extreme(dtype, largest=True))
+        )
+        rest = Block(f"tl.where({left}, {x.text}, {worst})", axes)
+        best = self.named("best", self.fold(kind, rest, over, dtype))
+        top = self.spread_to(best, axes)
+        equal = (
+            f"(({x.text} == {top}) | ({x.text} != {x.text}))"
+            if dtype.is_floating
+            else f"({x.text} == {top})"
+        )
+        spot = self.spread_to(here, axes)
+        hit = Block(f"tl.where({left} & {equal}, {spot}, 0x7FFFFFFF)", axes)
+        found = self.named("position", self.fold("min", hit, over, ElementType.INT32))
+        self.lines.append(f"{left} = {left} & ({spot} != {self.spread_to(found, axes)})")
+        slot = (
+            self.spread_to(Block(loops[0].name, (self.lane(loops[0]).number,)), slots)
+            if loops
+            else step
+        )
+        self.lines.append(
+            f"{order} = tl.where({slot} == {step}, {self.spread_to(found, slots)}, {order})"
+        )
+        self.lines = [*before, *(f"    {line}" for line in self.lines)]
+        return Block(order, slots)
+
+    def _sorted(self, number: int, axis: int, whole: Place, loops: tuple[Variable, ...]) -> Block:
+        node = self.program.nodes[number]
+        descending = isinstance(node.op, ir.ArgSort) and node.op.descending
+        dtype = self.program.nodes[node.operands[0]].type.dtype
+        if dtype not in PACKABLE:
+            raise EmitError(f"sorting {dtype.value}, which is no part of a key (line {node.line})")
+        if not loops:
+            return Block("0")
+        keys, over = self._keys(number, axis, whole, first_is_largest=descending)
+        row = self._as_last_axis(keys, over)
+        if row is None or len(over) > 1 or row[0] != keys.text:
+            raise EmitError(f"sorting along an axis that is not the last (line {node.line})")
+        found = self.named("best", Block(f"tl.sort({keys.text}, descending=True)", keys.axes))
+        return self.named(wanted_name(node), _position(found))
+
+    # Scatters.
+
+    def _scattered(self, number: int, place: Place) -> Block:
+        """What a place holds: every index is asked whether it means this place."""
+        node = self.program.nodes[number]
+        used = [v for index in place for v in index.variables()]
+        if isinstance(node.op, ir.Scatter):
+            axis, (base, index, source) = node.op.axis, node.operands
+            along, over = self.lanes.along(index, axis, used)
+            from_place = (*place[:axis], along, *place[axis + 1 :])
+            asked = [(index, from_place, place[axis])]
+            source_place, combine = from_place, node.op.combine
+        else:
+            assert isinstance(node.op, ir.Put)
+            base, source, *indices = node.operands
+            over, leading = (), list[Index]()
+            for axis in range(self.program.nodes[indices[0]].type.rank):
+                along, loops = self.lanes.along(indices[0], axis, [*used, *over])
+                over, leading = (*over, *loops), [*leading, along]
+            asked = [(i, tuple(leading), place[n]) for n, i in enumerate(indices)]
+            source_place, combine = (*leading, *place[len(indices) :]), node.op.combine
+        with self.unconditionally():
+            hits = [self._hit(i, p, wanted) for i, p, wanted in asked]
+            value = self.value(source, source_place)
+        old = self.value(base, place)
+        self.say(number)
+        texts, axes = self.joined(hits)
+        self._check_size(axes)
+        hit = self.named("hit", Block(" & ".join(texts), axes))
+        found = self._combined(combine, hit, value, old, over, node.type.dtype)
+        return self.named(wanted_name(node), found)
+
+    def _hit(self, index: int, place: Place, wanted: Index) -> Block:
+        (here, there), axes = self.joined([self.value(index, place), self.index(wanted)])
+        return Block(f"({bare(here)} == {there})", axes)
+
+    def _combined(
+        self,
+        combine: str,
+        hit: Block,
+        value: Block,
+        old: Block,
+        over: Sequence[Variable],
+        dtype: ElementType,
+    ) -> Block:
+        if combine == "store":
+            any_hit = self.fold("any", hit, over, ElementType.BOOL)
+            lanes = {self.lane(v).number for v in over}
+            if lanes & set(value.axes):
+                value = self._last_hit(hit, value, over, dtype)
+            (was, now, before), axes = self.joined([any_hit, value, old])
+            return Block(f"tl.where({bare(was)}, {bare(now)}, {bare(before)})", axes)
+        (was, now), axes = self.joined([hit, value])
+        kept = Block(f"tl.where({was}, {bare(now)}, {_identity(combine, dtype)})", axes)
+        found = self.fold(combine, kept, over, dtype)
+        (a, b), axes = self.joined([old, found])
+        function = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}[combine]
+        if dtype is ElementType.BOOL:
+            function = {"add": "or", "mul": "and"}.get(function, function)
+        return Block(tt.rounded(tt.applied(function, (a, b), dtype), dtype), axes)
+
+    def _last_hit(
+        self, hit: Block, value: Block, over: Sequence[Variable], dtype: ElementType
+    ) -> Block:
+        flat = Index()
+        for variable in over:
+            flat = flat * variable.extent + at(variable)
+        (was, here), axes = self.joined([hit, self.index(flat)])
+        chosen = Block(f"tl.where({was}, {here}, -1)", axes)
+        last = self.named("last", self.fold("max", chosen, over, ElementType.INT32))
+        (here, there, now), axes = self.joined([self.index(flat), last, value])
+        return self.fold(
+            "sum", Block(f"tl.where({here} == {there}, {bare(now)}, 0)", axes), over, dtype
+        )
+
+    def _check_size(self, axes: Sequence[int]) -> None:
+        total = 1
+        for axis in axes:
+            if axis == -1:
+                continue
+            extent = self.lane_at(axis).variable.extent
+            total *= max(extent.at(sizes) for sizes in self.program.sizes)
+        if total > MOST_ELEMENTS:
+            raise EmitError(f"a block of {total} elements does not fit in a multiprocessor")
+
+
+def _position(keys: Block) -> Block:
+    """The positions that keys hold."""
+    return Block(f"(0x7FFFFFFF - ({keys.text} & 0xFFFFFFFF))", keys.axes)
+
+
+def _identity(kind: str, dtype: ElementType) -> str:
+    match kind:
+        case "sum":
+            return "False" if dtype is ElementType.BOOL else "0"
+        case "prod":
+            return "1"
+        case "any":
+            return "False"
+        case "all":
+            return "True"
+    if dtype is ElementType.BOOL:
+        return "False" if kind == "max" else "True"
+    if dtype is ElementType.INT64:
+        return LOWEST_KEY if kind == "max" else HIGHEST_KEY
+    return tt.extreme(dtype, largest=kind == "min")
+
+
+def _folded(kind: str, text: str, axis: int, dtype: ElementType) -> str:
+    match kind:
+        case "any":
+            return f"tl.max({text}, axis={axis})"
+        case "all":
+            return f"tl.min({text}, axis={axis})"
+        case "sum":
+            return f"tl.sum({text}, axis={axis})"
+        case "prod":
+            return f"tl.reduce({text}, {axis}, multiplied)"
+    if dtype.is_floating:
+        return f"tl.reduce({text}, {axis}, {'larger' if kind == 'max' else 'smaller'})"
+    return f"tl.{kind}({text}, axis={axis})"
