@@ -34,7 +34,7 @@ def run(program: ir.Program, inputs: Mapping[str, torch.Tensor]) -> Outcome:
     values: list[torch.Tensor] = []
     for number, node in enumerate(program.nodes):
         operands = [values[i] for i in node.operands]
-        value = _evaluate(node.op, operands, inputs, sizes)
+        value = evaluate(node.op, operands, inputs, sizes)
         shape = tuple(extent.at(sizes) for extent in node.type.shape)
         if tuple(value.shape) != shape or value.dtype != torch_dtype(node.type.dtype):
             raise ValueError(f"%{number} is {value.dtype} {tuple(value.shape)}, not {node.type}")
@@ -68,12 +68,13 @@ def _returned(value: ir.Returned, values: Sequence[torch.Tensor], named: Mapping
     return named[value.argument] if value.argument is not None else value.constant
 
 
-def _evaluate(
+def evaluate(
     op: ir.Op,
     operands: Sequence[torch.Tensor],
     inputs: Mapping[str, torch.Tensor],
     sizes: Mapping[str, int],
 ) -> torch.Tensor:
+    """Return what one operation gives for its operands."""
     match op:
         case ir.Input(parameter):
             return inputs[parameter]

@@ -3,14 +3,16 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolver.proposers.synth import ir
 from evolver.proposers.synth.extents import Extent
 from evolver.proposers.synth.genome import Genes, Genome, Kernel, alternatives, canonical
 from evolver.proposers.synth.guesses import first_guesses
-from evolver.proposers.synth.plan import LibraryStep, PlanError, plan, required
+from evolver.proposers.synth.interpreter import evaluate, run, sizes_of
+from evolver.proposers.synth.plan import LibraryStep, Plan, PlanError, plan, required
 from evolver.proposers.synth.variation import cross, mutate
 from evolver.proposers.synth.writes import regions
 
@@ -201,6 +203,74 @@ def test_changes_are_legal_new_and_the_same_for_the_same_seed(
             plan(program, crossed.genes)
             assert crossed.genes not in (genes, change.genes)
         genes = change.genes
+
+
+def simulated(
+    made: Plan, inputs: dict[str, torch.Tensor]
+) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+    """Returned tensors and arguments after the plan's steps ran one by one, writing in place."""
+    program, sizes = made.program, sizes_of(made.program, inputs)
+    arguments = {name: tensor.clone() for name, tensor in inputs.items()}
+    memory: dict[int, torch.Tensor] = {}
+
+    def value(number: int, known: dict[int, torch.Tensor]) -> torch.Tensor:
+        if number in known or number in memory:
+            return known[number] if number in known else memory[number]
+        node = program.nodes[number]
+        operands = [value(o, known) for o in node.operands]
+        return evaluate(node.op, operands, arguments, sizes)
+
+    for step in made.steps:
+        if isinstance(step, LibraryStep):
+            memory[step.node] = value(step.node, {})
+            continue
+        known: dict[int, torch.Tensor] = {}
+        for number in step.body:
+            assert set(program.nodes[number].operands) <= set(step.loads) | set(known)
+            known[number] = value(number, known)
+        for store in step.stores:
+            if store.parameter is None:
+                memory[store.node] = value(store.node, known)
+                continue
+            for region in store.regions:
+                target = arguments[store.parameter]
+                for span in region.spans:
+                    target = target.narrow(
+                        span.axis,
+                        span.start.at(sizes),
+                        target.shape[span.axis] - span.start.at(sizes),
+                    )
+                    target = target[(slice(None),) * span.axis + (slice(None, None, span.step),)]
+                    target = target.narrow(
+                        span.axis, 0, value(region.value, known).shape[span.axis]
+                    )
+                target.copy_(value(region.value, known))
+            memory.setdefault(store.node, arguments[store.parameter].clone())
+    returned = [value(r.node, {}) for r in program.returns if r.node is not None]
+    return returned, arguments
+
+
+@settings(max_examples=40)
+@given(st.sampled_from([0, 2, 3, 4, 5]), st.integers(0, 2**32))
+def test_a_legal_genome_computes_what_its_program_does(number: int, seed: int) -> None:
+    program, rng = PROGRAMS[number], random.Random(seed)
+    genes = first_guesses(program)[0]
+    for _ in range(3):
+        change = mutate(program, genes, rng)
+        genes = genes if change is None else change.genes
+    at = {symbol.name: 3 for symbol in program.symbols}
+    inputs = {
+        node.op.parameter: torch.rand([e.at(at) for e in node.type.shape])
+        for node in program.nodes
+        if isinstance(node.op, ir.Input)
+    }
+    expected = run(program, inputs)
+    returned, arguments = simulated(plan(program, genes), inputs)
+    torch.testing.assert_close(
+        returned,
+        [v for v, r in zip(expected.returned, program.returns, strict=True) if r.node is not None],
+    )
+    torch.testing.assert_close(arguments, {**inputs, **expected.written})
 
 
 def test_genomes_survive_json() -> None:
