@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evolver.proposers.synth import ir
-from evolver.proposers.synth.emit.index import Index, Variable
+from evolver.proposers.synth.emit.index import Index, Place, Variable
 from evolver.proposers.synth.emit.lanes import Lanes
 from evolver.proposers.synth.emit.memory import Memory, Tensor
 from evolver.proposers.synth.emit.names import Names
@@ -56,14 +56,16 @@ def part_of(
     }
     program = Program(plan, memory, Lanes(plan.axes, rows, names), names, comment)
     count = product(v.extent for v in rows.values())
+    if step.genes.block is not None:
+        program.longest = step.genes.block
     _begin(program, list(rows.values()), count, step.genes.rows)
     _store_all(program, plan, step, stored)
-    several = step.genes.rows > 1 and bool(rows)
+    several, each = program.rows_are_lanes, program.rows_per_program
     size = memory.size(count)
     return Part(
         lines=tuple(program.lines),
-        programs=f"triton.cdiv({size}, {step.genes.rows})" if several else size,
-        programs_in_kernel=f"tl.cdiv({size}, {step.genes.rows})" if several else size,
+        programs=f"triton.cdiv({size}, {each})" if several else size,
+        programs_in_kernel=f"tl.cdiv({size}, {each})" if several else size,
         constants=program.blocks,
     )
 
@@ -105,21 +107,36 @@ def _store_all(program: Program, plan: Plan, step: KernelStep, stored: Sequence[
         for target in targets(plan.program, store, tensor)
     ]
     found.sort(key=lambda target: target.tensor.parameter is not None)
-    statements: list[tuple[Target, str, str]] = []
+    written = {t.tensor.parameter for t in found} - {None}
+    statements: list[tuple[Target, str]] = []
     for target in found:
         spread = program.lanes.over_rows(target.value)
-        value = program.value(target.value, spread.place)
-        said = program.comment_of(target.value)
-        statements.append((target, _stored(program, target, spread.place, value), said))
-    written = {t.tensor.parameter for t, _, _ in statements} - {None}
+        looped = any(program.is_looped(v) for v in spread.loops)
+        with program.loops(spread.loops):
+            value = program.value(target.value, spread.place)
+            statement = _stored(program, target, spread.place, value)
+            if looped:
+                said = program.comment_of(target.value)
+                program.lines.extend([*([said] if said else []), statement])
+        if looped and _moves_what_it_overwrites(program, target, spread.place, written):
+            raise EmitError(f"{target.tensor.name} is overwritten while a long row is read")
+        if not looped:
+            statements.append((target, statement))
     waits = any(parameter in written for parameter, _ in program.reads)
-    for target, text, said in statements:
+    for target, text in statements:
         if waits and target.tensor.parameter is not None:
             program.lines.append("tl.debug_barrier()  # what is overwritten now was read above")
             waits = False
-        if said:
-            program.lines.append(said)
-        program.lines.append(text)
+        said = program.comment_of(target.value)
+        program.lines.extend([*([said] if said else []), text])
+
+
+def _moves_what_it_overwrites(
+    program: Program, target: Target, place: Place, written: set[str | None]
+) -> bool:
+    """Whether an argument is read elsewhere than where this store puts what was made of it."""
+    read = {(parameter, p) for parameter, p in program.reads if parameter in written}
+    return bool(read) and read != {(target.tensor.parameter, target.place(place))}
 
 
 def _stored(program: Program, target: Target, place: tuple[Index, ...], value: Block) -> str:

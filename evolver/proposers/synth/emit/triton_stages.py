@@ -11,7 +11,7 @@ from evolver.proposers.synth.emit.lanes import Lanes
 from evolver.proposers.synth.emit.memory import Memory
 from evolver.proposers.synth.emit.names import Names, wanted_name
 from evolver.proposers.synth.emit.scopes import EmitError
-from evolver.proposers.synth.emit.triton_values import Block, Values, bare
+from evolver.proposers.synth.emit.triton_values import ROWS, Block, Values, bare
 from evolver.proposers.synth.extents import product
 from evolver.proposers.synth.plan import Plan
 from evolver.proposers.synth.types import ElementType
@@ -39,7 +39,6 @@ class Program(Values):
     ) -> None:
         super().__init__(plan, memory, lanes, names)
         self._comment = comment
-        self._stages: dict[tuple[int, Place], Block] = {}
         self._said = ""
 
     def comment_of(self, number: int) -> str:
@@ -81,15 +80,42 @@ class Program(Values):
             else:
                 whole.append(kept.pop(0))
         dtype = self.program.nodes[operand].type.dtype
-        x = self.value(operand, tuple(whole))
-        self.say(number)
         if op.kind in ("argmax", "argmin"):
+            if any(self.is_looped(v) for v in inner):
+                raise EmitError(f"the position of an extreme of a long row (line {node.line})")
+            x = self.value(operand, tuple(whole))
+            self.say(number)
             position = self.index(whole[op.axes[0]])
             found = self._position_of_extreme(x, position, inner, dtype, op.kind == "argmax")
+        elif any(self.is_looped(v) for v in inner):
+            found = self._fold_of_loop(number, op.kind, tuple(whole), inner)
         else:
+            x = self.value(operand, tuple(whole))
+            self.say(number)
             found = self.fold(op.kind, x, inner, dtype)
         text = tt.rounded(found.text, dtype) if op.kind in ("sum", "prod") else found.text
         return self.named(wanted_name(node), Block(text, found.axes))
+
+    def _fold_of_loop(
+        self, number: int, kind: str, whole: Place, inner: Sequence[Variable]
+    ) -> Block:
+        """Walk over a row that is too long for lanes, and fold the lanes at the end."""
+        (operand,) = self.program.nodes[number].operands
+        dtype = self.program.nodes[operand].type.dtype
+        name = self.names.fresh(f"{wanted_name(self.program.nodes[number])}_lanes")
+        identity = _identity(kind, dtype)
+        with self.loops(inner):
+            looped = [v for v in inner if self.is_looped(v)]
+            x = self._padded(self.value(operand, whole), looped, identity)
+            axes = x.axes
+            self.lines.append(f"{name} = {_step(kind, name, bare(x.text), dtype)}")
+        shape = f"tl.full({self.shape(axes)}, {identity}, {tt.type_name(dtype.wide)})"
+        at_loop = max(i for i, line in enumerate(self.lines) if line.startswith("for "))
+        self.lines.insert(at_loop, f"{name} = {shape}")
+        said = self.comment_of(number)
+        if said:
+            self.lines.insert(at_loop, said)
+        return self.fold(kind, Block(name, axes), inner, dtype)
 
     def fold(self, kind: str, x: Block, over: Sequence[Variable], dtype: ElementType) -> Block:
         """Reduce a block along loops; what has no element counts for nothing."""
@@ -154,9 +180,7 @@ class Program(Values):
         own, loops = self.lanes.along(number, axis, used)
         whole = (*place[:axis], own, *place[axis + 1 :])
         with self.unconditionally():
-            if (number, whole) not in self._stages:
-                self._stages[number, whole] = self._whole_row(number, axis, whole, loops)
-        block = self._stages[number, whole]
+            block = self._stage(number, axis, whole, loops)
         if place[axis] == own:
             return block
         if place[axis].variables() & set(loops):
@@ -164,6 +188,19 @@ class Program(Values):
             whole = (*place[:axis], own, *place[axis + 1 :])
             block = self._whole_row(number, axis, whole, loops)
         return self._picked(number, block, own, loops, place[axis])
+
+    def _stage(self, number: int, axis: int, whole: Place, loops: tuple[Variable, ...]) -> Block:
+        operand = self.program.nodes[number].operands[0]
+        over = self.lanes.along(operand, axis)[1]
+        if any(self.is_looped(v) for v in (*loops, *over)):
+            line = self.program.nodes[number].line
+            name = self.program.nodes[number].op.name
+            raise EmitError(f"a {name} of a row that does not fit in a program (line {line})")
+        known = self._find(number, whole)
+        if known is None:
+            known = self._whole_row(number, axis, whole, loops)
+            self._frames[self._depth].known[0][number, whole] = known
+        return known
 
     def _picked(
         self, number: int, block: Block, own: Index, loops: Sequence[Variable], wanted: Index
@@ -328,7 +365,7 @@ class Program(Values):
         if any(self.lane(v).is_masked for v in over):
             return None
         total = product(v.extent for v in over)
-        sizes = [self.row_count if a == -1 else self.lane_at(a).block for a in outer]
+        sizes = [self.row_count if a == ROWS else self.lane_at(a).block for a in outer]
         return f"tl.reshape({keys.text}, [{', '.join([*sizes, str(total)])}])", outer
 
     def _top_k_by_masking(
@@ -482,9 +519,9 @@ class Program(Values):
         )
 
     def _check_size(self, axes: Sequence[int]) -> None:
-        total = 1
+        total = self.rows_per_program if ROWS in axes else 1
         for axis in axes:
-            if axis == -1:
+            if axis == ROWS:
                 continue
             extent = self.lane_at(axis).variable.extent
             total *= max(extent.at(sizes) for sizes in self.program.sizes)
@@ -495,6 +532,22 @@ class Program(Values):
 def _position(keys: Block) -> Block:
     """The positions that keys hold."""
     return Block(f"(0x7FFFFFFF - ({keys.text} & 0xFFFFFFFF))", keys.axes)
+
+
+def _step(kind: str, so_far: str, value: str, dtype: ElementType) -> str:
+    """What one more block makes of the lanes."""
+    match kind:
+        case "sum":
+            return f"{so_far} + {value}"
+        case "prod":
+            return f"{so_far} * ({value})"
+        case "any":
+            return f"{so_far} | ({value})"
+        case "all":
+            return f"{so_far} & ({value})"
+    if dtype.is_floating:
+        return f"{'larger' if kind == 'max' else 'smaller'}({so_far}, {value})"
+    return f"tl.{kind}imum({so_far}, {value})"
 
 
 def _identity(kind: str, dtype: ElementType) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evolver.proposers.synth import ir
 from evolver.proposers.synth.emit import triton_text as tt
@@ -24,6 +24,8 @@ from evolver.proposers.synth.extents import Extent
 from evolver.proposers.synth.plan import Plan
 
 LONGEST_EXPRESSION = 56
+LONGEST_ROW = 16384
+"""Elements that a program holds at once, where the genes do not say."""
 ROWS = -1
 """The axis of the rows, where a program has several; it comes first."""
 HEAVY = (ir.Reduce, ir.Scan, ir.TopK, ir.ArgSort, ir.Scatter, ir.Put, ir.Matmul)
@@ -48,6 +50,16 @@ class Lane:
     is_masked: bool
 
 
+@dataclass
+class Frame:
+    """Statements of a loop, or of the whole program, and what is known in it."""
+
+    variable: Variable | None
+    lines: list[str] = field(default_factory=list)
+    known: list[dict[tuple[int, Place], Block]] = field(default_factory=lambda: [{}])
+    """One more for each condition that is open."""
+
+
 class Values(ABC):
     """Writes the statements of one program into ``lines``."""
 
@@ -57,7 +69,6 @@ class Values(ABC):
         self.memory = memory
         self.lanes = lanes
         self.names = names
-        self.lines: list[str] = []
         self.reads: set[tuple[str, Place]] = set()
         self.blocks: dict[str, Extent] = {}
         """Lane counts that are passed: names and what they are the next power of two of."""
@@ -65,8 +76,11 @@ class Values(ABC):
         """Which rows exist, where a program has several."""
         self.rows_are_lanes = False
         self.rows_per_program = 1
+        self.longest = LONGEST_ROW
+        """Elements of a loop from which on a program walks over it."""
         self._lanes: dict[Variable, Lane] = {}
-        self._known: list[dict[tuple[int, Place], Block]] = [{}]
+        self._frames = [Frame(None)]
+        self._depth = 0
         self._conditions: list[Block] = []
         self._users = plan.program.users()
 
@@ -76,9 +90,13 @@ class Values(ABC):
 
     def value(self, number: int, place: Place) -> Block:
         """A block of a node's elements."""
-        for known in reversed(self._known):
-            if (number, place) in known:
-                return known[number, place]
+        known = self._find(number, place)
+        if known is not None:
+            return known
+        depth = self._home(place)
+        if depth < self._depth and not self._conditions:
+            with self._at(depth):
+                return self.value(number, place)
         node = self.program.nodes[number]
         tensor = self.memory.tensor(number)
         if tensor is not None:
@@ -90,8 +108,71 @@ class Values(ABC):
             block = self._named(number, self._one_of(found))
         else:
             block = self._named(number, self._computed(node, place))
-        self._known[-1][number, place] = block
+        self._frames[self._depth].known[-1][number, place] = block
         return block
+
+    # Loops.
+
+    @property
+    def lines(self) -> list[str]:
+        """Statements of the innermost loop that is being written."""
+        return self._frames[self._depth].lines
+
+    @lines.setter
+    def lines(self, lines: list[str]) -> None:
+        self._frames[self._depth].lines = lines
+
+    def is_looped(self, variable: Variable) -> bool:
+        """Whether a loop is too long for lanes, so that a program walks over it."""
+        longest = max(variable.extent.at(sizes) for sizes in self.program.sizes)
+        return variable not in self.lanes.rows.values() and longest > self.longest
+
+    @contextmanager
+    def loops(self, variables: Sequence[Variable]) -> Iterator[None]:
+        """Write within loops over those of ``variables`` that are too long for lanes."""
+        looped = [v for v in variables if self.is_looped(v)]
+        if not looped:
+            yield
+            return
+        variable = looped[0]
+        if any(frame.variable == variable for frame in self._frames):
+            raise EmitError(f"a loop over {variable.extent} elements within itself")
+        self._frames.append(Frame(variable))
+        self._depth += 1
+        try:
+            with self.loops(looped[1:]):
+                yield
+        finally:
+            frame = self._frames.pop()
+            self._depth -= 1
+        start, lane = self.names.fresh("start"), self.lane(variable)
+        self.lines.append(f"for {start} in range(0, {self.size(variable.extent)}, {lane.block}):")
+        self.lines.append(f"    {variable.name} = {start} + tl.arange(0, {lane.block})")
+        self.lines += [f"    {line}" for line in frame.lines]
+
+    def _home(self, place: Place) -> int:
+        """The innermost loop that a place depends on."""
+        variables = {v for index in place for v in index.variables()}
+        return max(
+            (d for d, f in enumerate(self._frames) if f.variable in variables and d <= self._depth),
+            default=0,
+        )
+
+    @contextmanager
+    def _at(self, depth: int) -> Iterator[None]:
+        """Write before the loops that are further in than ``depth``."""
+        before, self._depth = self._depth, depth
+        try:
+            yield
+        finally:
+            self._depth = before
+
+    def _find(self, number: int, place: Place) -> Block | None:
+        for frame in reversed(self._frames[: self._depth + 1]):
+            for known in reversed(frame.known):
+                if (number, place) in known:
+                    return known[number, place]
+        return None
 
     # Axes.
 
@@ -99,7 +180,9 @@ class Values(ABC):
         """The lanes of a loop within the row; they are declared when first asked for."""
         if variable not in self._lanes:
             extent = variable.extent.constant
-            if extent is not None:
+            if self.is_looped(variable):
+                block, masked = str(self.longest), extent is None or extent % self.longest != 0
+            elif extent is not None:
                 count = 1 << max(0, extent - 1).bit_length()
                 block, masked = str(count), count != extent
             else:
@@ -107,7 +190,8 @@ class Values(ABC):
                 self.blocks[block] = variable.extent
             lane = Lane(len(self._lanes), variable, block, masked)
             self._lanes[variable] = lane
-            self.lines.append(f"{variable.name} = tl.arange(0, {block})")
+            if not self.is_looped(variable):
+                self._frames[0].lines.append(f"{variable.name} = tl.arange(0, {block})")
         return self._lanes[variable]
 
     def axis_of(self, variable: Variable) -> int | None:
@@ -160,22 +244,24 @@ class Values(ABC):
     def under(self, condition: Block) -> Iterator[None]:
         """Load only where ``condition`` holds."""
         self._conditions.append(condition)
-        self._known.append({})
+        known = self._frames[self._depth].known
+        known.append({})
         try:
             yield
         finally:
-            self._known.pop()
+            known.pop()
             self._conditions.pop()
 
     @contextmanager
     def unconditionally(self) -> Iterator[None]:
         """Compute what all may use."""
+        frame = self._frames[self._depth]
         conditions, self._conditions = self._conditions, []
-        known, self._known = self._known, self._known[:1]
+        known, frame.known = frame.known, frame.known[:1]
         try:
             yield
         finally:
-            self._conditions, self._known = conditions, known
+            self._conditions, frame.known = conditions, known
 
     # Places.
 
