@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, PositiveFloat, ValidationError
+from pydantic import Field, JsonValue, PositiveFloat, ValidationError
 
 from evaluator.problem import OutputKind, Regime, Tolerance
 from evaluator.records import Record, complaint
@@ -41,6 +41,7 @@ class ValuesTemplate(Record):
     std: PositiveFloat = 1.0
     low: float | str = 0.0
     high: float | str = 1.0
+    data: tuple[int, ...] = ()
 
 
 class TensorTemplate(Record):
@@ -54,6 +55,7 @@ class TensorTemplate(Record):
 
 
 Template = TensorTemplate | bool | int | float | str | None
+ListTemplate = Annotated[tuple[TensorTemplate, ...], Field(min_length=1)]
 
 
 class WorkloadEntry(Record):
@@ -63,7 +65,7 @@ class WorkloadEntry(Record):
     weight: PositiveFloat = 1.0
     held_out: bool = False
     symbols: dict[str, int] = Field(default_factory=dict)
-    arguments: dict[str, Template] = Field(default_factory=dict)
+    arguments: dict[str, Template | ListTemplate] = Field(default_factory=dict)
 
 
 class OutputOverride(Record):
@@ -85,7 +87,9 @@ class ContractOverride(Record):
 class UserWorkloads(Record):
     """The whole file."""
 
-    arguments: dict[str, Template] = Field(default_factory=dict)
+    arguments: dict[str, Template | ListTemplate] = Field(default_factory=dict)
+    constructor: dict[str, JsonValue] | None = None
+    """What the target's class is constructed with, for one whose ``self`` holds modules."""
     workloads: Annotated[tuple[WorkloadEntry, ...], Field(min_length=1)]
     contract: ContractOverride = ContractOverride()
     tolerance: Tolerance = Tolerance()
@@ -117,6 +121,37 @@ def read_workloads(path: Path) -> UserWorkloads:
         raise WorkloadsError(f"{path} is nested too deeply, or holds itself") from error
     except ValidationError as error:
         raise WorkloadsError(_explain(error, node, path)) from error
+
+
+def without_lists(user: UserWorkloads) -> tuple[UserWorkloads, dict[str, int]]:
+    """Give each member of a list a name of its own (``scores_0``); return the lists' lengths.
+
+    Raises:
+        WorkloadsError: a list is longer in one workload than in another, or once is none.
+    """
+    lengths: dict[str, set[int | None]] = {}
+    for arguments in (user.arguments, *(w.arguments for w in user.workloads)):
+        for name, value in arguments.items():
+            lengths.setdefault(name, set()).add(len(value) if isinstance(value, tuple) else None)
+    for name, found in lengths.items():
+        if len(found) > 1:
+            raise WorkloadsError(f"{name} must be a list of one length in every workload")
+    lists = {name: n for name, (n,) in ((k, tuple(v)) for k, v in lengths.items()) if n is not None}
+    entries = tuple(
+        w.model_copy(update={"arguments": _flattened(w.arguments)}) for w in user.workloads
+    )
+    update = {"arguments": _flattened(user.arguments), "workloads": entries}
+    return user.model_copy(update=update), lists
+
+
+def _flattened(arguments: Mapping[str, Template | ListTemplate]) -> dict[str, Template]:
+    flat: dict[str, Template] = {}
+    for name, value in arguments.items():
+        if isinstance(value, tuple):
+            flat.update({f"{name}_{i}": member for i, member in enumerate(value)})
+        else:
+            flat[name] = value
+    return flat
 
 
 def expand(
@@ -220,7 +255,9 @@ def _values(template: TensorTemplate, symbols: Mapping[str, int]) -> Values:
         top = 2 if template.dtype is DType.BOOL else 8
         return Values(kind=ValueKind.INTEGERS, low=0, high=top)
     low, high = (_bound(bound, symbols) for bound in (values.low, values.high))
-    return Values(kind=values.kind, mean=values.mean, std=values.std, low=low, high=high)
+    return Values(
+        kind=values.kind, mean=values.mean, std=values.std, low=low, high=high, data=values.data
+    )
 
 
 def _bound(bound: float | str, symbols: Mapping[str, int]) -> float:

@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from integrations.errors import Refused
+from integrations.extraction.construction import construction_faults, unreached
 from integrations.extraction.edits import Edits
 from integrations.extraction.methods import ClassView, Member, module_kind
 from integrations.extraction.pruning import Pruner
@@ -24,10 +26,12 @@ from integrations.extraction.resolution import (
 )
 from integrations.extraction.scopes import outer_names
 from integrations.extraction.source import SourceModule
-from integrations.extraction.target import Target
+from integrations.extraction.target import Target, triton_decorator
 
 MAX_DEFINITIONS = 80
 """A target that needs more than this drags the engine itself in; it is no kernel."""
+
+TOO_DEEP = "its syntax is nested too deeply to be followed, as in generated code"
 
 _Key = tuple[object, ...]
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -64,6 +68,10 @@ class Closure:
     state: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """Reasons to refuse, each with file and line."""
+    needs_constructor: bool = False
+    """Whether ``self`` holds modules, so that only its ``__init__`` can make it."""
+    constructed: str | None = None
+    """The class that is kept whole and constructed; None where ``owner`` or a function is."""
     lazy_annotations: bool = False
 
     @property
@@ -72,13 +80,23 @@ class Closure:
         return self.pieces + (self.owner.members if self.owner else [])
 
 
-def close_over(target: Target, resolver: Resolver, known: Mapping[str, object]) -> Closure:
+def close_over(
+    target: Target, resolver: Resolver, known: Mapping[str, object], *, constructed: bool = False
+) -> Closure:
     """Follow the target's names through the repository.
 
     ``known`` holds scalars that are the same in every workload, by argument (``top_k``) and by
-    attribute (``self.top_k``); branches that they decide are left out.
+    attribute (``self.top_k``); branches that they decide are left out. ``constructed`` keeps the
+    target's class with its ``__init__`` and its bases.
+
+    Raises:
+        Refused: the source is nested more deeply than Python recurses.
     """
-    return _Builder(target, resolver, known).build()
+    builder = _Builder(target, resolver, known)
+    try:
+        return builder.build_constructed() if constructed else builder.build()
+    except RecursionError as error:
+        raise Refused(target.spelled, (TOO_DEEP,)) from error
 
 
 class _Builder:
@@ -112,6 +130,23 @@ class _Builder:
             members = sorted(self.members.values(), key=self._member_order)
             self.result.owner = ClassPiece(name, members)
             self.result.state = self._ordered_state()
+        return self._finished()
+
+    def build_constructed(self) -> Closure:
+        """Keep the class: its ``__init__``, the target, and the methods that these call."""
+        owner, module, function = self.target.owner, self.target.module, self.target.function
+        assert owner is not None
+        name = self._claim(self._key(module, owner.name), owner.name)
+        piece = self._open(module, owner, name, edits=unreached(owner, function.name))
+        entry = Piece(module, function, piece.edits, function.name)
+        self.result = Closure(entry=entry, constructed=name)
+        for node, reason in construction_faults(owner, piece.edits):
+            self._refuse(piece, node, reason)
+        self._follow_names(piece)
+        self.result.pieces.append(piece)
+        return self._finished()
+
+    def _finished(self) -> Closure:
         self.result.lazy_annotations = any(
             p.module.has_lazy_annotations for p in self.result.everything
         )
@@ -120,11 +155,17 @@ class _Builder:
     # --- pieces
 
     def _open(
-        self, module: SourceModule, statement: ast.stmt, name: str, *, is_entry: bool = False
+        self,
+        module: SourceModule,
+        statement: ast.stmt,
+        name: str,
+        *,
+        is_entry: bool = False,
+        edits: Edits | None = None,
     ) -> Piece:
         attributes = self.view.known_attributes if self.view is not None else None
         pruner = Pruner(self.resolver, module, self.known, attributes)
-        edits = pruner.prune(statement, is_entry=is_entry)
+        edits = pruner.prune(statement, is_entry=is_entry, edits=edits)
         piece = Piece(module, statement, edits, name)
         self.seen[statement] = piece
         return piece
@@ -151,6 +192,9 @@ class _Builder:
             found = self.resolver.member(found, parent.attr)
         if isinstance(found, Unresolved):
             self._refuse(piece, expression, f"unresolved name: {found.reason}")
+            return
+        if isinstance(found, Definition) and triton_decorator(found.statement) is not None:
+            self._refuse(piece, expression, f"uses {found.name}, a kernel in Triton")
             return
         name = self._follow(found)
         if name is not None and name != ast.unparse(expression):
@@ -301,7 +345,8 @@ class _Builder:
         kinds = [module_kind(a.value) for a in self.view.attributes.get(node.attr, [])]
         kind = next((k for k in kinds if k), None)
         if kind is not None:
-            reason = f"self.{node.attr} is a module ({kind}); only tensors and scalars can be state"
+            self.result.needs_constructor = True
+            reason = f"self.{node.attr} is a module ({kind}); give `constructor:` in the workloads"
             self._refuse(piece, node, reason)
         if node.attr not in self.result.state:
             self.result.state.append(node.attr)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from integrations.extraction.machines import rank_answer
+
 
 class Unknown:
     """The value of what cannot be folded."""
@@ -115,6 +117,9 @@ def _attribute(node: ast.Attribute, facts: Facts) -> object:
     while isinstance(value, ast.Attribute):
         parts.append(value.attr)
         value = value.value
+    if isinstance(value, ast.Call) and not parts[1:]:
+        known, answer = rank_answer(value, node.attr)
+        return answer if known else UNKNOWN
     if not isinstance(value, ast.Name):
         return UNKNOWN
     return facts.name(".".join([value.id, *reversed(parts)]))

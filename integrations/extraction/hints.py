@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
+from integrations.extraction.folding import UNKNOWN
 from integrations.extraction.methods import ClassView, parameter_defaults
 from integrations.extraction.resolution import Resolver
 from integrations.extraction.target import Target
@@ -92,12 +93,11 @@ def _state_hint(view: ClassView, name: str) -> Hint:
     assigned = view.attributes.get(name, [])
     default = view.default(name)
     note = f"self.{name} = {ast.unparse(assigned[0].value)}" if assigned else "set outside __init__"
-    literal = next((a for a in assigned if isinstance(a.value, ast.Constant)), None)
     return Hint(
         name=name,
         is_state=True,
-        has_default=default is not None or literal is not None,
-        default=default,
+        has_default=default is not UNKNOWN,
+        default=None if default is UNKNOWN else default,
         note=note if len(note) <= 80 else note[:79] + "…",
     )
 

@@ -44,6 +44,7 @@ _NEVER = frozenset(
         "cpu_has_amx_support",
         "is_gfx95_supported",
         "is_gfx1250_supported",
+        "is_dp_attention_enabled",
     ]
 )
 _SINGLE_RANK = {
@@ -52,6 +53,15 @@ _SINGLE_RANK = {
     "get_attention_tp_size": 1,
     "get_attention_tp_rank": 0,
 }
+_RANK_ATTRIBUTES = {
+    "tp_size": 1,
+    "tp_rank": 0,
+    "attn_tp_size": 1,
+    "attn_tp_rank": 0,
+    "world_size": 1,
+    "rank_in_group": 0,
+}
+_PARALLEL = re.compile(r"^get_(\w+_)?(parallel|group|tp|context)$")
 _ENVIRONMENT = re.compile(r"^(get_)?(bool_|int_|str_)?env(_var|_to_\w+)?$|^getenv$|^env_to_\w+$")
 _TEXT_TO_BOOL = {"true": True, "1": True, "false": False, "0": False}
 
@@ -66,6 +76,12 @@ def answer(call: ast.Call, machine: Machine) -> tuple[bool, object]:
     if _ENVIRONMENT.match(name) or _is_environ_get(call.func):
         return _environment_answer(name, call)
     return False, None
+
+
+def rank_answer(call: ast.Call, attribute: str) -> tuple[bool, object]:
+    """Return (known, value) of ``get_parallel().tp_size`` and its kin: there is one rank."""
+    asks = not call.args and bool(_PARALLEL.match(last_name(call.func) or ""))
+    return asks and attribute in _RANK_ATTRIBUTES, _RANK_ATTRIBUTES.get(attribute)
 
 
 def last_name(function: ast.expr) -> str | None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
+from integrations.extraction.folding import UNKNOWN, Facts, evaluate
 from integrations.extraction.machines import last_name
 from integrations.extraction.resolution import Definition, Resolver
 from integrations.extraction.source import SourceModule
@@ -95,22 +96,27 @@ class ClassView:
         names.update(dict.fromkeys(self.attributes, True))
         return names
 
-    def default(self, attribute: str) -> object | None:
-        """Return the literal that ``__init__`` gives the attribute by default, or None."""
+    def default(self, attribute: str) -> object:
+        """Return the scalar that ``__init__`` gives the attribute by default, or UNKNOWN."""
         for assigned in self.attributes.get(attribute, []):
-            if isinstance(assigned.value, ast.Constant):
-                return assigned.value.value
-            if isinstance(assigned.value, ast.Name):
-                return self._init_default(assigned.value.id)
-        return None
+            known = self.resolver.facts(assigned.module)
+            facts = Facts(name=partial(self._value, known), call=known.call)
+            value = evaluate(assigned.value, facts)
+            if isinstance(value, (bool, int, float, str, type(None))):
+                return value
+        return UNKNOWN
 
-    def _init_default(self, parameter: str) -> object | None:
+    def _value(self, known: Facts, name: str) -> object:
+        """What a name means in ``__init__``: its parameters hide the module's globals."""
         for _, owner in self.lineage:
             for statement in owner.body:
                 if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
-                    default = parameter_defaults(statement.args).get(parameter)
-                    return default.value if isinstance(default, ast.Constant) else None
-        return None
+                    arguments = statement.args
+                    taken = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+                    if name in {a.arg for a in taken}:
+                        default = parameter_defaults(arguments).get(name)
+                        return UNKNOWN if default is None else evaluate(default, known)
+        return known.name(name)
 
 
 def parameter_defaults(arguments: ast.arguments) -> dict[str, ast.expr]:

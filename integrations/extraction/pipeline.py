@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from evaluator.correctness.intake import inspect_reference
 from evaluator.problem import Assumption, Entry, Origin, Problem, sha256_text
 from evaluator.records import complaint
 from evaluator.sandbox import Sandbox
 from integrations.errors import Refused, TargetError, WorkloadsError
-from integrations.extraction.closure import Closure, close_over
+from integrations.extraction.closure import TOO_DEEP, Closure, close_over
+from integrations.extraction.construction import (
+    constructed_state,
+    constructor_hints,
+    constructor_values,
+    has_own_constructor,
+)
 from integrations.extraction.contract import build_contract
 from integrations.extraction.folding import SOME_TENSOR
 from integrations.extraction.hints import call_arguments, hints_for, literal_defaults
 from integrations.extraction.machines import Machine
 from integrations.extraction.provenance import find_origin
-from integrations.extraction.reference import reference_source
+from integrations.extraction.reference import Adapter, reference_source
 from integrations.extraction.refusals import certain, find_refusals
 from integrations.extraction.resolution import Resolver
 from integrations.extraction.selections import output_tags
 from integrations.extraction.source import SourceTree
 from integrations.extraction.target import Target, find_target
 from integrations.extraction.template import ask_for_workloads
+from integrations.extraction.writes import returns_nothing, written_arguments
 from integrations.extraction.writing import check_destination, write_problem
 from integrations.workloads import (
     UserWorkloads,
@@ -34,6 +41,7 @@ from integrations.workloads import (
     expand,
     read_workloads,
     tensor_names,
+    without_lists,
 )
 
 
@@ -47,12 +55,21 @@ class Extracted:
     source: str
     arguments: tuple[str, ...]
     state: tuple[str, ...]
+    adapter: Adapter
+    constructor: tuple[JsonValue, ...] | None = None
 
     @property
     def entry(self) -> Entry:
         """What to call in the reference and in a candidate."""
-        function = self.closure.entry.name
-        owner = self.closure.owner
+        function = self.adapter.name(self.closure.entry.name)
+        owner, constructed = self.closure.owner, self.closure.constructed
+        if constructed is not None:
+            return Entry(
+                function=function,
+                class_name=constructed,
+                candidate_function=f"{constructed}New",
+                constructor=self.constructor,
+            )
         if owner is None:
             return Entry(function=function, candidate_function=function)
         name = f"{snake_case(owner.name)}_{function}"
@@ -61,7 +78,14 @@ class Extracted:
     @property
     def assumptions(self) -> list[Assumption]:
         """What was dropped, folded or assumed, definition by definition."""
-        return [a for piece in self.closure.everything for a in piece.edits.assumptions]
+        pieces = [a for piece in self.closure.everything for a in piece.edits.assumptions]
+        for name, length in self.adapter.lists.items():
+            detail = f"{name} is a list of {length} tensors, which come as {name}_0 and so on"
+            pieces.append(Assumption(kind="list", detail=detail))
+        if self.adapter.returned:
+            detail = f"returns nothing; {', '.join(self.adapter.returned)} are returned instead"
+            pieces.append(Assumption(kind="result", detail=detail))
+        return pieces
 
 
 def extract(
@@ -93,19 +117,30 @@ def extract(
     """
     output = output.absolute()
     check_destination(output, force=force)
-    user = read_workloads(workloads) if workloads is not None else None
+    given = read_workloads(workloads) if workloads is not None else None
     root, resolver, found = _open_target(target, repo, machine)
-    if user is None:
-        plain = _close(found, resolver, {})
+    plain = close_over(found, resolver, {})
+    if given is None:
+        construct = plain.needs_constructor and has_own_constructor(found)
+        if construct:
+            plain = close_over(found, resolver, {}, constructed=True)
         _refuse_hopeless(found, plain)
         hints = hints_for(found, resolver, plain.state)
-        raise ask_for_workloads(found.spelled, hints, output, root)
+        constructor = constructor_hints(found) if construct else None
+        raise ask_for_workloads(found.spelled, hints, output, root, constructor)
 
-    plain = _close(found, resolver, {})
+    user, lists = without_lists(given)
+    is_constructed = user.constructor is not None
+    if is_constructed:
+        plain = close_over(found, resolver, {}, constructed=True)
     hints = hints_for(found, resolver, plain.state)
     defaults = literal_defaults(hints)
     known = known_scalars(user, defaults, plain.state)
-    extracted = _extract_source(found, resolver, plain, known, find_origin(root, found))
+    extracted = _extract_source(
+        found, resolver, plain, known, find_origin(root, found), lists=lists
+    )
+    if user.constructor is not None:
+        extracted, user = _with_constructed_state(extracted, user, user.constructor, sandbox)
     parameters = extracted.arguments + extracted.state
     everything = frozenset([*(h.name for h in hints), *plain.state])
     expanded = expand(user, parameters, defaults, ignorable=everything)
@@ -120,7 +155,8 @@ def extract(
     if not facts.deterministic:
         raise Refused(found.spelled, ("two calls on the same input differ",))
     # Branches that the scalars decide are left out of this look, though kept in the reference.
-    tags = output_tags(_close(found, resolver, known))
+    looked_at = close_over(found, resolver, known, constructed=is_constructed)
+    tags = output_tags(looked_at)
     contract, assumed = build_contract(facts, tags, user.contract)
     try:
         problem = Problem(
@@ -144,17 +180,23 @@ def extract(
 
 
 def extract_source(
-    target: str, repo: Path, *, machine: Machine = Machine.CUDA, known: Mapping[str, object] = {}
+    target: str,
+    repo: Path,
+    *,
+    machine: Machine = Machine.CUDA,
+    known: Mapping[str, object] = {},
+    constructed: bool = False,
 ) -> Extracted:
     """Do the static part alone: no workloads, nothing run, nothing written.
 
-    ``known`` holds scalars by argument (``top_k``) and by attribute (``self.top_k``).
+    ``known`` holds scalars by argument (``top_k``) and by attribute (``self.top_k``);
+    ``constructed`` keeps the class, as a ``constructor:`` in the workloads does.
 
     Raises:
         IntegrationError: the target cannot be found, or not faithfully extracted.
     """
     root, resolver, found = _open_target(target, repo, machine)
-    plain = _close(found, resolver, {})
+    plain = close_over(found, resolver, {}, constructed=constructed)
     return _extract_source(found, resolver, plain, known, find_origin(root, found))
 
 
@@ -187,36 +229,70 @@ def _open_target(target: str, repo: Path, machine: Machine) -> tuple[Path, Resol
     return root, resolver, find_target(tree, resolver, target)
 
 
-def _close(target: Target, resolver: Resolver, known: Mapping[str, object]) -> Closure:
-    return close_over(target, resolver, known)
-
-
 def _extract_source(
     target: Target,
     resolver: Resolver,
     plain: Closure,
     known: Mapping[str, object],
     origin: Origin,
+    *,
+    lists: Mapping[str, int] = {},
 ) -> Extracted:
     """Choose between the whole function and the one specialised to the workloads' scalars.
 
     The whole function is kept where it can be; branches are left out only where what is in
     them would forbid the extraction.
     """
+    try:
+        return _faithful(target, resolver, plain, known, origin, lists)
+    except RecursionError as error:
+        raise Refused(target.spelled, (TOO_DEEP,)) from error
+
+
+def _faithful(
+    target: Target,
+    resolver: Resolver,
+    plain: Closure,
+    known: Mapping[str, object],
+    origin: Origin,
+    lists: Mapping[str, int],
+) -> Extracted:
     closure, reasons = plain, find_refusals(plain)
     if reasons and known:
-        closure = _close(target, resolver, known)
+        closure = close_over(target, resolver, known, constructed=plain.constructed is not None)
         reasons = find_refusals(closure)
     if reasons:
         raise Refused(target.spelled, tuple(reasons))
-    arguments = tuple(a.arg for a in call_arguments(target))
-    state = tuple(closure.state)
+    names = tuple(a.arg for a in call_arguments(target))
+    written = written_arguments(closure) if returns_nothing(closure.entry) else []
+    unused = {name for name, value in known.items() if value is None}
+    adapter = Adapter(names, lists, tuple(n for n in written if n not in unused))
+    arguments, state = adapter.parameters, tuple(closure.state)
     shared = set(arguments) & set(state)
     if shared:
         reason = f"an argument and an attribute of self share the name {', '.join(sorted(shared))}"
         raise Refused(target.spelled, (reason,))
-    source = reference_source(closure, origin)
-    return Extracted(target, origin, closure, source, arguments, state)
+    source = reference_source(closure, origin, adapter)
+    return Extracted(target, origin, closure, source, arguments, state, adapter)
+
+
+def _with_constructed_state(
+    extracted: Extracted,
+    user: UserWorkloads,
+    given: Mapping[str, JsonValue],
+    sandbox: Sandbox | None,
+) -> tuple[Extracted, UserWorkloads]:
+    """Add the parameters and buffers of the constructed class, which the user may overrule."""
+    target, name = extracted.target, extracted.closure.constructed
+    assert name is not None
+    constructor = constructor_values(target, given)
+    held = constructed_state(extracted.source, name, constructor, target, sandbox)
+    shared = set(held) & set(extracted.arguments)
+    if shared:
+        reason = f"an argument and a parameter share the name {', '.join(sorted(shared))}"
+        raise Refused(target.spelled, (reason,))
+    extended = replace(extracted, state=tuple(held), constructor=constructor)
+    return extended, user.model_copy(update={"arguments": {**held, **user.arguments}})
 
 
 def _refuse_hopeless(target: Target, plain: Closure) -> None:

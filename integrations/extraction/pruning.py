@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from integrations.extraction.edits import Edits, TakeBranch
 from integrations.extraction.folding import UNKNOWN, Facts, branch, evaluate, truth
-from integrations.extraction.machines import last_name
+from integrations.extraction.machines import Machine, last_name
 from integrations.extraction.resolution import Builtin, Definition, External, Resolver, Unresolved
 from integrations.extraction.scopes import outer_names
 from integrations.extraction.source import SourceModule
@@ -50,9 +50,14 @@ class Pruner:
     has_attribute: Mapping[str, bool] | None = None
     """For methods: whether the class gives ``self`` an attribute, by name."""
 
-    def prune(self, statement: ast.stmt, *, is_entry: bool = False) -> Edits:
-        """Return the edits of one definition (a function, a class, or an assignment)."""
-        walk = _Walk(self, Edits())
+    def prune(
+        self, statement: ast.stmt, *, is_entry: bool = False, edits: Edits | None = None
+    ) -> Edits:
+        """Return the edits of one definition (a function, a class, or an assignment).
+
+        What ``edits`` takes out already is not looked at.
+        """
+        walk = _Walk(self, edits or Edits())
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             walk.function(statement, is_entry=is_entry)
         elif isinstance(statement, ast.ClassDef):
@@ -139,6 +144,8 @@ class _Walk:
 
     def block(self, body: list[ast.stmt]) -> None:
         for position, statement in enumerate(body):
+            if statement in self.edits.hidden:
+                continue
             self._statement(statement)
             if self._always_ends(statement):
                 for unreachable in body[position + 1 :]:
@@ -260,6 +267,8 @@ class _Walk:
     def _name_value(self, name: str) -> object:
         if name.startswith("self."):
             return self.pruner.known.get(name, UNKNOWN)
+        if name.endswith(".is_cuda") and self.pruner.resolver.machine is Machine.CPU:
+            return False
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]

@@ -12,7 +12,9 @@ import re
 from collections.abc import Iterator
 
 from integrations.extraction.closure import Closure, Piece, live_nodes
+from integrations.extraction.construction import construction
 from integrations.extraction.machines import last_name
+from integrations.extraction.target import triton_decorator
 
 _RANDOM_FUNCTIONS = frozenset(
     [
@@ -54,7 +56,7 @@ _COMMUNICATION = re.compile(
     r"(^|_)(all_reduce|all_gather|reduce_scatter|all_to_all)(_|$)|^(broadcast_tensor_dict|barrier)$"
 )
 _DROPOUTS = frozenset({"dropout", "dropout1d", "dropout2d", "dropout3d"})
-_TRITON = frozenset({"jit", "autotune", "heuristics"})
+_OPERATORS_OF_TORCH = ("torch.ops.aten.", "torch.ops.prims.", "torch.ops.higher_order.")
 
 
 def find_refusals(closure: Closure) -> list[str]:
@@ -63,7 +65,10 @@ def find_refusals(closure: Closure) -> list[str]:
     for piece in closure.everything:
         reasons += [r for r in _signature(piece, closure) if r not in reasons]
         masks = _boolean_names(piece)
+        passed = construction(piece.statement) if closure.constructed else frozenset()
         for node in live_nodes(piece):
+            if node in passed:
+                continue
             reason = _judge(node, masks)
             if reason is not None:
                 line = getattr(node, "lineno", piece.statement.lineno)
@@ -103,11 +108,9 @@ def _signature(piece: Piece, closure: Closure) -> Iterator[str]:
     statement = piece.statement
     where = f"{piece.module.name}:{statement.lineno}"
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-        for decorator in statement.decorator_list:
-            text = ast.unparse(decorator)
-            name = last_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
-            if text.startswith("triton.") and name in _TRITON:
-                yield f"{where}: {statement.name} is a Triton kernel already (@{text})"
+        decorator = triton_decorator(statement)
+        if decorator is not None:
+            yield f"{where}: {statement.name} is a Triton kernel already (@{decorator})"
     if piece is not closure.entry or not isinstance(statement, ast.FunctionDef):
         return
     arguments = statement.args
@@ -139,6 +142,8 @@ def _judge_call(call: ast.Call) -> str | None:
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     if _is_random(name, owner, call):
         return f"random numbers: {text}"
+    if text.startswith("torch.ops.") and not text.startswith(_OPERATORS_OF_TORCH):
+        return f"an operator that the repository compiles: {text} (--machine cpu folds is_cuda)"
     if _COMMUNICATION.search(name) or owner.endswith("distributed"):
         return f"communication between ranks: {text}"
     if isinstance(call.func, ast.Attribute) and name in _HOST_METHODS and not call.args:

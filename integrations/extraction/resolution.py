@@ -12,6 +12,7 @@ import builtins
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from integrations.errors import TargetError
 from integrations.extraction.bindings import Binding, Bindings, read_bindings
 from integrations.extraction.folding import UNKNOWN, Facts, evaluate, truth
 from integrations.extraction.machines import Machine, answer, last_name
@@ -108,18 +109,22 @@ class Resolver:
         bound = self.bindings(module).by_name.get(name, [])
         if bound:
             return self._choose(module, name, bound)
+        missing = Unresolved(f"{name} is not defined in {module.name}")
         for star in reversed(self.bindings(module).stars):
             found = self._from_star(module, star, name)
-            if not isinstance(found, (Unresolved, Builtin)):
+            if isinstance(found, Unresolved):
+                missing = found
+            elif not isinstance(found, Builtin):
                 return found
-        if hasattr(builtins, name):
-            return Builtin()
-        return Unresolved(f"{name} is not defined in {module.name}")
+        return Builtin() if hasattr(builtins, name) else missing
 
     def member(self, place: Place, name: str) -> Resolved:
         """Return what ``name`` means as an attribute of a module or package."""
-        module = self.tree.module_at(place.path)
         found: Resolved = Unresolved(f"{place.path.name} has no {name}")
+        try:
+            module = self.tree.module_at(place.path)
+        except TargetError as error:
+            return Unresolved(f"{name} comes from a file that cannot be read: {error}")
         if module is not None:
             found = self.resolve(module, name)
         if isinstance(found, (Unresolved, Builtin)) and place.path.is_dir():
@@ -234,7 +239,10 @@ class Resolver:
 
     def _from_star(self, module: SourceModule, star: ast.ImportFrom, name: str) -> Resolved:
         place = self._import_place(module, star)
-        source = self.tree.module_at(place) if place is not None else None
+        try:
+            source = self.tree.module_at(place) if place is not None else None
+        except TargetError as error:
+            return Unresolved(f"{name} may come from a file that cannot be read: {error}")
         if source is None or source is module:
             return Unresolved(f"{name} may come from a star import that cannot be read")
         if name.startswith("_") and not _exports(source, name):

@@ -9,10 +9,13 @@ from pathlib import Path
 
 from integrations.errors import TargetError
 from integrations.extraction.bindings import Binding
+from integrations.extraction.machines import last_name
 from integrations.extraction.resolution import Resolver
 from integrations.extraction.source import SourceModule, SourceTree
 
 FORWARD = "forward"
+_TRITON = frozenset({"jit", "autotune", "heuristics"})
+_COMPILED = {".pyx": "Cython", ".pxd": "Cython", ".cu": "CUDA", ".cpp": "C++", ".so": "compiled"}
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -67,6 +70,11 @@ def _file(root: Path, text: str) -> Path:
         )
     if not full.resolve().is_relative_to(root):
         raise TargetError(f"{text} is a link that leaves the repository {root}")
+    if full.suffix in _COMPILED:
+        raise TargetError(
+            f"{text} is {_COMPILED[full.suffix]} code, which ksmith does not extract; "
+            "name the Python function that it stands for"
+        )
     if full.suffix != ".py" or not full.is_file():
         raise TargetError(f"{text} is not a Python file")
     return full
@@ -127,6 +135,16 @@ def _method(module: SourceModule, owner: ast.ClassDef, name: str) -> _Function:
     if "property" in decorators:
         raise TargetError(f"{module.name}::{owner.name}.{name} is a property, not a method")
     return found[0]
+
+
+def triton_decorator(statement: ast.stmt) -> str | None:
+    """Return the decorator that makes a definition a kernel in Triton, or None."""
+    for decorator in getattr(statement, "decorator_list", []):
+        text = ast.unparse(decorator)
+        name = last_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        if text.startswith("triton.") and name in _TRITON:
+            return text
+    return None
 
 
 def _is_stub(method: _Function) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from integrations.errors import WorkloadsNeeded
@@ -17,9 +18,16 @@ _HEAD = """\
 """
 
 
-def template_text(target: str, hints: list[Hint], command: str) -> str:
+def template_text(
+    target: str, hints: list[Hint], command: str, constructor: Mapping[str, object] | None = None
+) -> str:
     """Return the file that the user completes."""
-    lines = [_HEAD.format(target=target, command=command), "arguments:"]
+    lines = [_HEAD.format(target=target, command=command)]
+    if constructor is not None:
+        lines.append("constructor:   # what __init__ takes; parameters and buffers follow from it")
+        for name, default in constructor.items():
+            lines.append(f"  {name}: {'FIXME' if default is None else _scalar(default)}")
+    lines.append("arguments:")
     for is_state in (False, True):
         chosen = [h for h in hints if h.is_state is is_state]
         if chosen and is_state:
@@ -56,13 +64,19 @@ def _scalar(value: object) -> str:
     return json.dumps(value)
 
 
-def ask_for_workloads(target: str, hints: list[Hint], problem: Path, repo: Path) -> WorkloadsNeeded:
+def ask_for_workloads(
+    target: str,
+    hints: list[Hint],
+    problem: Path,
+    repo: Path,
+    constructor: Mapping[str, object] | None = None,
+) -> WorkloadsNeeded:
     """Write the template beside ``problem``, never over a file; return what to tell the user."""
     path = _free_path(problem.parent / "workloads.yml", problem.name)
     command = f"ksmith extract {target} --repo {repo} -o {problem} --workloads {path}"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="utf-8") as file:
-        file.write(template_text(target, hints, command))
+        file.write(template_text(target, hints, command, constructor))
     unknown = [h.name for h in hints if not h.has_default]
     return WorkloadsNeeded(
         f"nothing says what inputs {target} is called with. Fill in {path} "

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from integrations.errors import Refused
+from integrations.extraction.machines import Machine
 from integrations.extraction.pipeline import Extracted
+from integrations.extraction.source import SourceModule, SourceTree
 from tests.integrations.extraction.conftest import Extract
 
 
@@ -243,6 +247,89 @@ def test_an_import_within_a_function_is_followed(extract_from: Extract) -> None:
     found = extract_from(files, "a.py::f")
     assert "from b" not in found.source
     assert "def g" in found.source
+
+
+def test_a_broken_file_is_named_where_it_is_needed_and_forgiven_where_not(
+    extract_from: Extract,
+) -> None:
+    files = {
+        "ops.py": """\
+            from .broken import *
+            from .broken import helper
+
+            def good(x):
+                return abs(x)
+
+            def bad(x):
+                return helper(x)
+            """,
+        "broken.py": "def helper(x:\n",
+    }
+    assert "return abs(x)" in extract_from(files, "ops.py::good").source
+    with pytest.raises(Refused, match=r"ops\.py:8.*broken\.py:1: syntax error"):
+        extract_from(files, "ops.py::bad")
+
+
+def test_only_the_files_on_the_way_are_read(
+    extract_from: Extract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repository of 100,000 files costs no more than the few that the target needs."""
+    files = {f"generated/part_{i}.py": f"def f{i}(x):\n    return x\n" for i in range(200)}
+    files["ops.py"] = "from generated.part_7 import f7\n\ndef f(x):\n    return f7(x)\n"
+    read: list[str] = []
+    real = SourceTree._read
+
+    def counted(tree: SourceTree, path: Path) -> SourceModule:
+        read.append(path.name)
+        return real(tree, path)
+
+    monkeypatch.setattr(SourceTree, "_read", counted)
+    extract_from(files, "ops.py::f")
+    assert read == ["ops.py", "part_7.py"]
+
+
+def test_generated_code_that_is_nested_too_deeply_is_refused(extract_from: Extract) -> None:
+    source = f"def f(x):\n    return x * ({'+'.join(['1'] * 900)})\n"
+    with pytest.raises(Refused, match="nested too deeply"):
+        extract_from({"a.py": source}, "a.py::f")
+
+
+def test_a_kernel_in_triton_is_named_and_not_followed(extract_from: Extract) -> None:
+    source = """\
+        import triton
+        import triton.language as tl
+
+        @triton.jit
+        def kernel(x, n: tl.constexpr):
+            tl.store(x, n)
+
+        def f(x):
+            kernel[(1,)](x, 4)
+            return x
+        """
+    with pytest.raises(Refused) as refusal:
+        extract_from({"a.py": source}, "a.py::f")
+    assert refusal.value.reasons == ("a.py:9: uses kernel, a kernel in Triton",)
+    with pytest.raises(Refused, match="is a Triton kernel already"):
+        extract_from({"b.py": source}, "b.py::kernel")
+
+
+def test_a_compiled_operator_is_refused_and_the_branch_beside_it_taken_on_a_cpu(
+    extract_from: Extract,
+) -> None:
+    source = """\
+        import torch
+
+        def f(x):
+            if x.is_cuda:
+                torch.ops._C.scale_(x)
+            else:
+                x *= 2
+            return x
+        """
+    with pytest.raises(Refused, match="operator that the repository compiles"):
+        extract_from({"a.py": source}, "a.py::f")
+    assert "torch.ops" not in extract_from({"a.py": source}, "a.py::f", machine=Machine.CPU).source
 
 
 def test_imports_that_run_in_a_circle_end(extract_from: Extract) -> None:

@@ -9,6 +9,7 @@ from integrations.extraction.pipeline import extract_source
 from tests.integrations.extraction.conftest import Extract, WriteRepo
 
 OPS = {
+    "pkg/fast.pyx": "def f(int n): return n\n",
     "pkg/ops.py": """\
         import torch
 
@@ -22,7 +23,7 @@ OPS = {
             @property
             def size(self):
                 return 3
-        """
+        """,
 }
 
 
@@ -52,6 +53,7 @@ def test_a_class_means_its_forward(extract_from: Extract) -> None:
         ("../secrets.py::f", "inside the repository"),
         ("/etc/passwd::f", "inside the repository"),
         ("pkg::f", "not a Python file"),
+        ("pkg/fast.pyx::f", "is Cython code"),
         ("pkg/ops.py::torch", "is bound at line 1"),
     ],
 )
