@@ -310,6 +310,24 @@ def trace(
     _show(result, _write(result, output), json=json)
 
 
+@bench.command()
+def extraction(
+    repos: Annotated[
+        Path, typer.Option(help="Holds what `scripts/real_repos.sh extraction` unpacks.")
+    ] = Path(".real"),
+    target: Annotated[
+        list[str] | None, typer.Option(help="By name; repeatable. Default: all 25.")
+    ] = None,
+    output: OutputOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Extract 25 functions of published engines, run them, compare with the originals."""
+    from benchmarks.extraction import run_extraction
+
+    result = run_extraction(repos, only=tuple(target or ()), say=_say)
+    _show(result, _write(result, output), json=json)
+
+
 def _levels(text: str) -> list[int]:
     """Read ``1,2,3``."""
     return [int(n) for n in _named(text, ("1", "2", "3"), "--levels")]
