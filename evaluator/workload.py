@@ -50,6 +50,7 @@ class ValueKind(StrEnum):
     TIES = "ties"
     CONSTANT = "constant"
     ARANGE = "arange"
+    CAPTURED = "captured"
 
 
 class Values(Record):
@@ -58,7 +59,8 @@ class Values(Record):
     ``normal`` uses mean and std; ``uniform`` and ``integers`` draw from [low, high);
     ``permutation`` permutes range(n) along the last dimension; ``ties`` draws from
     ``high`` distinct normal values so that equal elements abound; ``constant`` fills
-    with ``low``; ``arange`` counts from ``low`` by one over the flat tensor.
+    with ``low``; ``arange`` counts from ``low`` by one over the flat tensor; ``captured``
+    repeats the integers ``data`` over the flat tensor, as they were seen in a real call.
     """
 
     kind: ValueKind = ValueKind.NORMAL
@@ -66,9 +68,12 @@ class Values(Record):
     std: PositiveFloat = 1.0
     low: float = 0.0
     high: float = 1.0
+    data: tuple[int, ...] = Field(default=(), max_length=1024)
 
     @model_validator(mode="after")
     def _range_is_not_empty(self) -> Values:
+        if bool(self.data) is not (self.kind is ValueKind.CAPTURED):
+            raise ValueError("captured values, and no others, need data")
         if self.kind in (ValueKind.UNIFORM, ValueKind.INTEGERS) and self.high <= self.low:
             raise ValueError(f"{self.kind.value} needs low < high, got [{self.low}, {self.high})")
         return self

@@ -104,7 +104,7 @@ def find_unused(
         name
         for name, spec in islice(_changeable(contract, workload).items(), _MOST_ASKED)
         if not _differs(before, run(_redrawn(workload, name)), contract)
-        and spec.values.kind is not ValueKind.CONSTANT
+        and spec.values.kind not in (ValueKind.CONSTANT, ValueKind.CAPTURED)
     )
 
 

@@ -23,6 +23,7 @@ from evaluator.workload import (
     TensorSpec,
     Twist,
     ValueKind,
+    Values,
     Variation,
     Workload,
 )
@@ -161,7 +162,8 @@ def _families(workloads: Sequence[Workload]) -> list[list[Workload]]:
 def _form(value: ArgumentValue) -> tuple[object, ...]:
     if isinstance(value, TensorSpec):
         strided = value.shape + value.strides if value.strides is not None else None
-        return (value.dtype, len(value.shape), strided, value.alias_of, value.values.kind)
+        values = value.values
+        return (value.dtype, len(value.shape), strided, value.alias_of, values.kind, values.data)
     if type(value) is int:
         return ("int",)
     return (type(value).__name__, value)
@@ -250,10 +252,10 @@ def _may_miss(base: Workload, axes: Sequence[Axis], sizes: tuple[int, ...]) -> b
     """
     held = {place for axis in axes for place, _, _ in axis.places}
     bounds = [
-        t.values.high if t.values.kind is ValueKind.INTEGERS else t.values.low + 1
+        _bound(t.values)
         for n, t in base.tensors.items()
         if not t.dtype.is_floating
-        and t.values.kind in (ValueKind.INTEGERS, ValueKind.CONSTANT)
+        and t.values.kind in (ValueKind.INTEGERS, ValueKind.CONSTANT, ValueKind.CAPTURED)
         and (n, _HIGH) not in held
     ]
     return any(
@@ -262,6 +264,13 @@ def _may_miss(base: Workload, axes: Sequence[Axis], sizes: tuple[int, ...]) -> b
         for bound in bounds
         if bound > 1
     )
+
+
+def _bound(values: Values) -> float:
+    """One more than the largest integer of those ``values``."""
+    if values.kind is ValueKind.CAPTURED:
+        return max(values.data) + 1
+    return values.high if values.kind is ValueKind.INTEGERS else values.low + 1
 
 
 def _resized(

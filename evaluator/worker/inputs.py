@@ -115,6 +115,9 @@ def _draw(
         case "arange":
             count = torch.Size(shape).numel()
             drawn = torch.arange(count, dtype=torch.float64).add_(low).reshape(shape)
+        case "captured":
+            data, count = torch.tensor(values["data"]), torch.Size(shape).numel()
+            drawn = data.repeat(-(-count // len(data)))[:count].reshape(shape)
         case _:
             raise ValueError(f"unknown kind of values: {kind}")
     return drawn.to(dtype)

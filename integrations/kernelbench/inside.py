@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-_SAMPLE = 4096
+from integrations.probe.facts import tensor_facts
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def look(text: str) -> dict[str, object]:
         "argument_names": names,
         "inputs": [_value(value) for value in _positional(inputs)],
         "state": [
-            {"name": name, "parameter": name in parameters, **_tensor(tensor.detach())}
+            {"name": name, "parameter": name in parameters, **tensor_facts(tensor.detach())}
             for name, tensor in held.items()
         ],
         "shares_state": len({t.data_ptr() for t in held.values() if t.numel()})
@@ -86,48 +86,10 @@ def _told(value: object) -> str:
 
 def _value(value: object) -> dict[str, object]:
     if isinstance(value, torch.Tensor):
-        return _tensor(value.detach())
+        return tensor_facts(value.detach())
     if value is None or isinstance(value, (bool, int, float, str)):
         return {"scalar": value}
     return {"other": type(value).__name__}
-
-
-def _tensor(tensor: torch.Tensor) -> dict[str, object]:
-    """Facts of one tensor; the moments are those of its finite elements' sample."""
-    facts: dict[str, object] = {
-        "shape": list(tensor.shape),
-        "dtype": str(tensor.dtype).removeprefix("torch."),
-        "strides": None if tensor.is_contiguous() else list(tensor.stride()),
-        "device": tensor.device.type,
-        "plain": type(tensor) in (torch.Tensor, torch.nn.Parameter) and not tensor.is_complex(),
-    }
-    if facts["plain"] and tensor.numel() and tensor.layout == torch.strided:
-        facts |= _content(tensor)
-    return facts
-
-
-def _content(tensor: torch.Tensor) -> dict[str, object]:
-    flat = tensor.reshape(-1)
-    low, high = (float(x) for x in flat.aminmax()) if flat.dtype != torch.bool else (0.0, 1.0)
-    head = flat[:_SAMPLE].double()
-    whole = flat.numel() <= _SAMPLE
-    drawn = head if whole else flat[torch.randint(flat.numel(), (_SAMPLE,))].double()
-    return {
-        "low": low if torch.isfinite(torch.tensor(low)) else 0.0,
-        "high": high if torch.isfinite(torch.tensor(high)) else 0.0,
-        "finite": bool(torch.isfinite(drawn).all()),
-        "sample": drawn.nan_to_num().tolist(),
-        "ascends": flat.numel() > 2 and bool((head[1:] > head[:-1]).all()),
-        "row_sums": _row_sums(tensor),
-    }
-
-
-def _row_sums(tensor: torch.Tensor) -> list[float]:
-    """Sums over the last dimension of up to 64 rows; equal ones tell of a normalisation."""
-    if tensor.ndim < 2 or tensor.shape[-1] < 2:
-        return []
-    rows = tensor.reshape(-1, tensor.shape[-1])[:64]
-    return [float(x) for x in rows.double().sum(-1).nan_to_num()]
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from integrations.kernelbench.errors import NotCarried
 from integrations.kernelbench.values import TensorFacts
 
 _INSIDE = Path(__file__).with_name("inside.py")
-_SCRIPT = "/ksmith/inside.py"
+_FACTS = Path(__file__).parents[1] / "probe/facts.py"
+_SCRIPT, _ROOT = "/ksmith/inside.py", "/ksmith"
 _SECONDS = 180.0
 _LONGEST_BYTES = 64 << 20
 
@@ -79,8 +80,8 @@ def _spec() -> SandboxSpec:
     memory = max(Limits().memory_bytes, psutil.virtual_memory().total // 2)
     return SandboxSpec(
         argv=[sys.executable, "-P", "-s", _SCRIPT],
-        read_only={_INSIDE: _SCRIPT},
-        environment={"OMP_NUM_THREADS": "4", "USER": "kernelbench"},
+        read_only={_INSIDE: _SCRIPT, _FACTS: f"{_ROOT}/integrations/probe/facts.py"},
+        environment={"OMP_NUM_THREADS": "4", "USER": "kernelbench", "PYTHONPATH": _ROOT},
         limits=Limits(memory_bytes=memory),
     )
 

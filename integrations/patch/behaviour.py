@@ -25,6 +25,7 @@ _USED_BY_KIND = {
     ValueKind.CONSTANT: ("low",),
     ValueKind.ARANGE: ("low",),
     ValueKind.PERMUTATION: (),
+    ValueKind.CAPTURED: ("data",),
 }
 
 

@@ -46,11 +46,14 @@ def test_an_alias_is_the_very_tensor() -> None:
 def test_every_kind_of_values_has_its_dtype_and_range(kind: ValueKind, dtype: DType) -> None:
     if kind in (ValueKind.NORMAL, ValueKind.UNIFORM) and not dtype.is_floating:
         pytest.skip("refused by the model")
-    values = Values(kind=kind, low=0, high=4)
+    data = (3, 0, 2) if kind is ValueKind.CAPTURED else ()
+    values = Values(kind=kind, low=0, high=4, data=data)
     x = draw(x=TensorSpec(shape=(4, 16), dtype=dtype, values=values))["x"]
     assert str(x.dtype) == f"torch.{dtype.value}"
     if kind is ValueKind.INTEGERS:
         assert float(x.to(torch.float64).min()) >= 0
         assert float(x.to(torch.float64).max()) < 4
+    if kind is ValueKind.CAPTURED and dtype is not DType.BOOL:
+        assert x.flatten().tolist() == (list(data) * 22)[:64]
     if kind is ValueKind.PERMUTATION and dtype is not DType.BOOL:
         assert sorted(x[0].tolist()) == list(range(16))

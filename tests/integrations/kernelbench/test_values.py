@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from evaluator.workload import TensorSpec, ValueKind, Values
 from integrations.kernelbench.adapter import describe
 from integrations.kernelbench.errors import NotCarried
-from integrations.kernelbench.inside import _tensor
 from integrations.kernelbench.values import TensorFacts, fit_input
+from integrations.probe.facts import tensor_facts
 from tests.kernelbench_files import seen, stateless, with_buffer
 
 
 def facts(tensor: torch.Tensor) -> TensorFacts:
-    return TensorFacts.model_validate(_tensor(tensor))
+    return TensorFacts.model_validate(tensor_facts(tensor))
 
 
 def values_of(inputs: str) -> Values:
