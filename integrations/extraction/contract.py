@@ -5,6 +5,8 @@ In that order, the later overruling the earlier.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evaluator.correctness.intake import ReferenceFacts
 from evaluator.problem import Assumption, Contract, Output, OutputKind
 from integrations.errors import WorkloadsError
@@ -43,6 +45,23 @@ def build_contract(
         )
     contract = Contract(outputs=tuple(outputs), returns_tuple=observed.returns_tuple, writes=writes)
     return contract, assumptions
+
+
+def unlike_code(
+    writes: Sequence[str], seems: Sequence[str], arguments: Sequence[str]
+) -> list[Assumption]:
+    """Return, for the reviewer, where what running showed of writes is not what the code says."""
+    unseen = [n for n in seems if n in arguments and n not in writes]
+    hidden = [n for n in writes if n in arguments and n not in seems]
+    told = (
+        (unseen, "the code may write {}, and no workload showed it: such a write is not allowed"),
+        (hidden, "{} was seen to be written, though the code does not show where"),
+    )
+    return [
+        Assumption(kind="contract", detail=text.format(", ".join(names)))
+        for names, text in told
+        if names
+    ]
 
 
 def _with_selections(

@@ -21,7 +21,7 @@ from integrations.extraction.construction import (
     constructor_values,
     has_own_constructor,
 )
-from integrations.extraction.contract import build_contract
+from integrations.extraction.contract import build_contract, unlike_code
 from integrations.extraction.folding import SOME_TENSOR
 from integrations.extraction.hints import call_arguments, hints_for, literal_defaults
 from integrations.extraction.machines import Machine
@@ -158,6 +158,7 @@ def extract(
     looked_at = close_over(found, resolver, known, constructed=is_constructed)
     tags = output_tags(looked_at)
     contract, assumed = build_contract(facts, tags, user.contract)
+    assumed += unlike_code(contract.writes, written_arguments(looked_at), extracted.arguments)
     try:
         problem = Problem(
             id=problem_id(found.spelled),

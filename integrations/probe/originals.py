@@ -28,6 +28,8 @@ MISSING: list[str] = []
 """Modules that were stood in for, in the order asked for."""
 _ROOTS: list[str] = []
 """Folders whose files are the repository's."""
+_PROTOCOLS = ("__torch", "__array", "__cuda", "__dlpack")
+"""What C code asks for, in the name of whoever called it."""
 _BROKEN: dict[str, Exception] = {}
 """Modules of the repository that failed, and how."""
 
@@ -47,7 +49,8 @@ class StandIn:
 
     def __getattr__(self, member: str) -> StandIn:
         # Torch and the standard library ask every value for its protocols: it has none.
-        if member.startswith("__") and not _is_ours(sys._getframe(1)):
+        is_theirs = member.startswith("__") and not _is_ours(sys._getframe(1))
+        if is_theirs or member.startswith(_PROTOCOLS):
             raise AttributeError(member)
         return StandIn(f"{self._name}.{member}")
 

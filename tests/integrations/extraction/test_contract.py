@@ -7,7 +7,7 @@ from evaluator.problem import Contract, OutputKind
 from evaluator.workload import DType
 from integrations.errors import WorkloadsError
 from integrations.extraction.closure import close_over
-from integrations.extraction.contract import build_contract
+from integrations.extraction.contract import build_contract, unlike_code
 from integrations.extraction.machines import Machine
 from integrations.extraction.resolution import Resolver
 from integrations.extraction.selections import output_tags
@@ -74,6 +74,13 @@ def test_an_order_that_the_scalars_decide_is_seen(extract_from: Extract) -> None
 def test_other_integers_must_be_equal(extract_from: Extract, body: str) -> None:
     outputs = contract_of(extract_from, body, DType.FLOAT32, DType.INT64).outputs
     assert [o.kind for o in outputs] == [OutputKind.VALUES, OutputKind.EXACT]
+
+
+def test_a_write_that_only_the_code_or_only_running_shows_is_told() -> None:
+    told = unlike_code(["x"], ["x", "cache", "gone"], ["x", "cache"])
+    assert [a.detail.partition(",")[0] for a in told] == ["the code may write cache"]
+    assert "x was seen to be written" in unlike_code(["x"], [], ["x"])[0].detail
+    assert unlike_code(["x"], ["x"], ["x"]) == []
 
 
 def test_the_users_word_on_the_contract_is_the_last() -> None:
