@@ -115,6 +115,10 @@ class SearchState:
                 self.confirmed[entry.candidate_id] = is_upheld(entry)
                 self.confirmation = entry.cost
 
+    def proposals_of(self, proposer: str) -> int:
+        """Return how often a proposer was asked, by the log."""
+        return self._proposing.get(proposer, (0, Cost()))[0]
+
     def mean_proposal(self, proposer: str) -> Cost:
         """Return what one proposal of a proposer has cost on average; nothing before the first."""
         count, cost = self._proposing.get(proposer, (0, Cost()))

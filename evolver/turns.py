@@ -30,7 +30,8 @@ from evolver.store import EntryKind
 FRUITLESS_LIMIT = 60
 """Proposals in a row without a new candidate, after which the search is at its end."""
 SEEDER_REPEATS = 40
-"""Known seeds in a row, after which a seeder is taken to have no others."""
+"""Known seeds in a row, after which a seeder is taken to have no others; those that it gave in
+earlier sessions come again and are not among them."""
 SEEDER_FAILURES = 3
 SLOW_PROPOSALS = 4
 """Of slow proposers, at once."""
@@ -114,7 +115,12 @@ class Turns:
         return self._heed_advice() or self._ask_next()
 
     def abandon(self) -> None:
-        """Give up the proposals in flight, and count what they have cost so far."""
+        """Give up the proposals in flight, and count what they have cost.
+
+        Their proposers are closed first, since that is when models charge for what they had begun.
+        """
+        for proposer in {t.proposer.name: t.proposer for t in self._asked.values()}.values():
+            getattr(proposer, "close", lambda: None)()
         for ticket in list(self._asked.values()):
             self._log(EntryKind.ABANDONED, ticket, ticket.context.meter.spent)
         self._asked.clear()
@@ -143,7 +149,7 @@ class Turns:
         misses = self._misses
         if (
             misses["done"]
-            or misses["repeats"] >= SEEDER_REPEATS
+            or misses["repeats"] >= SEEDER_REPEATS + self._state.proposals_of(seeder.name)
             or misses["failures"] >= SEEDER_FAILURES
         ):
             misses.clear()

@@ -51,7 +51,8 @@ class Proposer(Protocol):
 
     One that sets ``slow = True`` (a model) is asked from threads, several times at once, while
     evaluations go on. A seeder that sets ``fallback = True`` is asked when the others' seeds are
-    judged.
+    judged. One that has ``close`` ends there what it holds and charges for what is under way; it
+    may be called more than once, and nothing is asked after it.
     """
 
     name: str

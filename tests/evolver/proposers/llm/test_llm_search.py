@@ -7,6 +7,7 @@ from pathlib import Path
 from evaluator.candidate import Candidate
 from evaluator.evaluation import Evaluation, Status
 from evaluator.source_policy import check_source
+from evolver.budget import Budget
 from evolver.proposers.base import Proposer
 from evolver.run import Run
 from evolver.store import EntryKind
@@ -23,6 +24,7 @@ from tests.evolver.proposers.llm.server import (
     refuse,
     say,
     scripted_server,
+    stall,
 )
 from tests.evolver.toys import ToyEvaluator, make_run, make_search, speed_of
 
@@ -118,3 +120,20 @@ def test_a_dead_endpoint_rests_and_the_others_go_on(tmp_path: Path) -> None:
     assert summary.evaluated == 30
     assert 1 <= len(broken) <= 8
     assert "no connection" in broken[0].detail
+
+
+def test_what_a_model_has_begun_when_time_is_up_is_in_the_runs_costs(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run") as run, scripted_server(stall) as server:
+        proposer = make_proposer(server, run.path)
+
+        def late() -> float:
+            return 100.0 if server.requests else 0.0
+
+        budget = Budget(minutes=1.0)
+        search = make_search(
+            run, ToyEvaluator(lanes=2), proposers=[proposer], budget=budget, clock=late
+        )
+        summary = search.search()
+        abandoned = [e for e in run.log() if e.kind is EntryKind.ABANDONED]
+    assert abandoned
+    assert proposer.spending.tokens == summary.costs.total.tokens > 0
