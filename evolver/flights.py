@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from queue import SimpleQueue
 from typing import TypeVar
+
+from evolver.unbroken import unbroken
 
 T = TypeVar("T")
 
@@ -25,7 +27,8 @@ class Flights:
 
     def __init__(self, *, serial: bool) -> None:
         self._serial = serial
-        self._arrivals: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._arrivals: deque[Callable[[], None]] = deque()
+        self._arrived = threading.Event()
         self._in_flight = 0
         self._own = 0.0
         self._since: float | None = time.perf_counter()
@@ -46,7 +49,8 @@ class Flights:
                 outcome.set_exception(error)
             else:
                 outcome.set_result(result)
-            self._arrivals.put(lambda: then(outcome))
+            self._arrivals.append(lambda: then(outcome))
+            self._arrived.set()
 
         self._in_flight += 1
         if self._serial:
@@ -57,17 +61,24 @@ class Flights:
             threading.Thread(target=fly, daemon=True).start()
 
     def land(self) -> None:
-        """Wait for the next arrival and do what was to be done with it."""
+        """Wait for the next arrival and do what was to be done with it.
+
+        An interruption ends the waiting; what has arrived it neither loses nor does by half.
+        """
         with self.away():
-            arrived = self._arrivals.get()
-        self._in_flight -= 1
-        self._go_on()
-        arrived()
+            while not self._arrivals:
+                self._arrived.wait()
+                self._arrived.clear()
+        with unbroken():
+            arrived = self._arrivals.popleft()
+            self._in_flight -= 1
+            self._go_on()
+            arrived()
 
     @property
     def has_arrivals(self) -> bool:
         """Whether something can be landed without waiting."""
-        return not self._arrivals.empty()
+        return bool(self._arrivals)
 
     @contextmanager
     def away(self) -> Iterator[None]:

@@ -23,6 +23,7 @@ from evolver.proposers.base import Attempt
 from evolver.run import Run
 from evolver.state import SearchState, has_verdict
 from evolver.store import EntryKind, LogEntry
+from evolver.unbroken import unbroken
 
 TROUBLE_LIMIT = 4
 """Evaluations in a row that fail through the machine's fault, after which it is given up."""
@@ -94,8 +95,9 @@ class Journal:
             detail=detail,
             at=datetime.now(UTC),
         )
-        self.run.store.append(entry, candidate if kind is EntryKind.PROPOSED else None)
-        self.state.apply(entry, candidate)
+        with unbroken():
+            self.run.store.append(entry, candidate if kind is EntryKind.PROPOSED else None)
+            self.state.apply(entry, candidate)
         if evaluation is not None:
             self._attempts.pop(evaluation.candidate_id, None)
             self.report(Phase.PROPOSING, proposer, evaluation.message, evaluation)

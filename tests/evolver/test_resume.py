@@ -16,10 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evaluator.candidate import Candidate
+from evaluator.evaluation import Evaluation
 from evolver.journal import replay
 from evolver.run import Run
 from evolver.store import EntryKind, LogEntry
 from evolver.summary import Outcome
+from evolver.turns import SEEDER_REPEATS
 from tests.evolver.toys import (
     ToyEvaluator,
     announced,
@@ -31,6 +34,20 @@ from tests.evolver.toys import (
 STEPS = 25
 KILLS = 25
 """With one lane and with three: 50 in all."""
+
+
+class InterruptedAfter(ToyEvaluator):
+    """Ctrl-C comes in the evaluation after so many."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._left = count
+
+    def screen(self, candidate: Candidate, *, incumbent_us: float | None = None) -> Evaluation:
+        if not self._left:
+            raise KeyboardInterrupt
+        self._left -= 1
+        return super().screen(candidate, incumbent_us=incumbent_us)
 
 
 def story(entries: Iterable[LogEntry]) -> list[tuple[object, ...]]:
@@ -104,6 +121,33 @@ def test_an_interruption_does_not_wait_for_what_is_in_flight(tmp_path: Path) -> 
     check_nothing_lost_or_repeated(path, kills=1, lanes=3)
 
 
+def interrupt_within_step(run: Run, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Ctrl-C come when the step with this number is on disk and nobody knows yet."""
+    append = run.store.append
+
+    def append_and_interrupt(entry: LogEntry, candidate: Candidate | None = None) -> None:
+        append(entry, candidate)
+        if entry.sequence == number:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(run.store, "append", append_and_interrupt)
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_an_interruption_cuts_no_step_in_two(
+    lanes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 25, 3):
+        evaluator = ToyEvaluator(lanes=lanes)
+        with make_run(tmp_path / str(number)) as run:
+            interrupt_within_step(run, number, monkeypatch)
+            search = make_search(run, evaluator)
+            with pytest.raises(KeyboardInterrupt):
+                search.search()
+            assert search.state.sequence == run.store.length() >= number
+            assert search.state.owed == replay(run).owed
+
+
 @settings(max_examples=8)
 @given(seed=st.integers(0, 50), lanes=st.integers(1, 3), cut=st.integers(0, 40))
 def test_the_same_seed_and_log_give_the_same_proposal(seed: int, lanes: int, cut: int) -> None:
@@ -134,6 +178,18 @@ def test_the_same_seed_and_log_give_the_same_proposals(tmp_path: Path, cut: int)
             run.store.append(entry, candidates.get(entry.candidate_id or ""))
         make_search(run, steps=20).search()
         assert story(run.log()) == story(whole)
+
+
+def test_seeds_of_an_earlier_session_do_not_hide_those_that_are_left(tmp_path: Path) -> None:
+    speeds = [round(0.5 + n / 100, 2) for n in range(SEEDER_REPEATS + 20)]
+    with make_run(tmp_path / "whole") as run:
+        make_search(run, seeds=speeds, steps=70).search()
+        whole = story(run.log())
+    with make_run(tmp_path / "cut") as run:
+        with pytest.raises(KeyboardInterrupt):
+            make_search(run, InterruptedAfter(SEEDER_REPEATS + 5), seeds=speeds, steps=70).search()
+        make_search(run, seeds=speeds, steps=70).search()
+        assert story(run.log()) == whole
 
 
 def test_another_seed_gives_other_proposals(tmp_path: Path) -> None:
