@@ -105,8 +105,7 @@ class Program(Values):
         name = self.names.fresh(f"{wanted_name(self.program.nodes[number])}_lanes")
         identity = _identity(kind, dtype)
         with self.loops(inner):
-            looped = [v for v in inner if self.is_looped(v)]
-            x = self._padded(self.value(operand, whole), looped, identity)
+            x = self._padded(self.value(operand, whole), inner, identity)
             axes = x.axes
             self.lines.append(f"{name} = {_step(kind, name, bare(x.text), dtype)}")
         shape = f"tl.full({self.shape(axes)}, {identity}, {tt.type_name(dtype.wide)})"
@@ -115,14 +114,23 @@ class Program(Values):
         said = self.comment_of(number)
         if said:
             self.lines.insert(at_loop, said)
-        return self.fold(kind, Block(name, axes), inner, dtype)
+        return self.fold(kind, Block(name, axes), inner, dtype, padded=True)
 
-    def fold(self, kind: str, x: Block, over: Sequence[Variable], dtype: ElementType) -> Block:
+    def fold(
+        self,
+        kind: str,
+        x: Block,
+        over: Sequence[Variable],
+        dtype: ElementType,
+        *,
+        padded: bool = False,
+    ) -> Block:
         """Reduce a block along loops; what has no element counts for nothing."""
         if not over:
             return x
         as_bits = dtype is ElementType.BOOL
-        x = self._padded(x, over, _identity(kind, dtype))
+        if not padded:
+            x = self._padded(x, over, _identity(kind, dtype))
         text = f"({bare(x.text)}).to(tl.int32)" if as_bits else x.text
         axes = list(x.axes)
         for variable in over:
@@ -464,6 +472,8 @@ class Program(Values):
                 over, leading = (*over, *loops), [*leading, along]
             asked = [(i, tuple(leading), place[n]) for n, i in enumerate(indices)]
             source_place, combine = (*leading, *place[len(indices) :]), node.op.combine
+        if any(self.is_looped(v) for v in over):
+            raise EmitError(f"places of more indices than fit in a program (line {node.line})")
         with self.unconditionally():
             hits = [self._hit(i, p, wanted) for i, p, wanted in asked]
             value = self.value(source, source_place)

@@ -135,20 +135,26 @@ class Values(ABC):
             yield
             return
         variable = looped[0]
-        if any(frame.variable == variable for frame in self._frames):
+        if self._is_open(variable):
             raise EmitError(f"a loop over {variable.extent} elements within itself")
-        self._frames.append(Frame(variable))
+        # A loop that is begun from within another one, and needs nothing of it, stands before it.
+        suspended = self._frames[self._depth + 1 :]
+        self._frames = [*self._frames[: self._depth + 1], Frame(variable)]
         self._depth += 1
         try:
             with self.loops(looped[1:]):
                 yield
         finally:
             frame = self._frames.pop()
+            self._frames += suspended
             self._depth -= 1
         start, lane = self.names.fresh("start"), self.lane(variable)
         self.lines.append(f"for {start} in range(0, {self.size(variable.extent)}, {lane.block}):")
         self.lines.append(f"    {variable.name} = {start} + tl.arange(0, {lane.block})")
         self.lines += [f"    {line}" for line in frame.lines]
+
+    def _is_open(self, variable: Variable) -> bool:
+        return any(frame.variable == variable for frame in self._frames[: self._depth + 1])
 
     def _home(self, place: Place) -> int:
         """The innermost loop that a place depends on."""
@@ -198,6 +204,8 @@ class Values(ABC):
         """The block axis along which a loop lies; None where it is one number per program."""
         if variable in self.lanes.rows.values():
             return ROWS if self.rows_are_lanes else None
+        if self.is_looped(variable) and not self._is_open(variable):
+            raise EmitError(f"a block of {variable.extent} elements, which do not fit in a program")
         return self.lane(variable).number
 
     def lane_at(self, axis: int) -> Lane:
@@ -326,13 +334,13 @@ class Values(ABC):
         match node.op:
             case ir.Constant(value, dtype):
                 if isinstance(value, Extent):
-                    return Block(f"({self.size(value)}).to({tt.type_name(dtype.wide)})")
+                    return Block(f"tl.cast({self.size(value)}, {tt.type_name(dtype.wide)})")
                 return Block(tt.literal(value, dtype), (), is_literal=True)
             case ir.Iota(_, dtype):
                 inner = self.index(place[0])
                 if inner.text.lstrip("-").isdigit():
                     return Block(tt.literal(int(inner.text), dtype), (), is_literal=True)
-                return Block(f"({inner.text}).to({tt.type_name(dtype)})", inner.axes)
+                return Block(f"tl.cast({inner.text}, {tt.type_name(dtype)})", inner.axes)
             case ir.Cast(dtype):
                 old = self.program.nodes[node.operands[0]].type.dtype
                 inner = self.value(node.operands[0], place)
