@@ -33,7 +33,7 @@ from integrations.extraction.selections import output_tags
 from integrations.extraction.source import SourceTree
 from integrations.extraction.target import Target, find_target
 from integrations.extraction.template import ask_for_workloads
-from integrations.extraction.writes import returns_nothing, written_arguments
+from integrations.extraction.writes import written_arguments
 from integrations.extraction.writing import check_destination, write_problem
 from integrations.workloads import (
     UserWorkloads,
@@ -82,9 +82,6 @@ class Extracted:
         for name, length in self.adapter.lists.items():
             detail = f"{name} is a list of {length} tensors, which come as {name}_0 and so on"
             pieces.append(Assumption(kind="list", detail=detail))
-        if self.adapter.returned:
-            detail = f"returns nothing; {', '.join(self.adapter.returned)} are returned instead"
-            pieces.append(Assumption(kind="result", detail=detail))
         return pieces
 
 
@@ -265,9 +262,7 @@ def _faithful(
     if reasons:
         raise Refused(target.spelled, tuple(reasons))
     names = tuple(a.arg for a in call_arguments(target))
-    written = written_arguments(closure) if returns_nothing(closure.entry) else []
-    unused = {name for name, value in known.items() if value is None}
-    adapter = Adapter(names, lists, tuple(n for n in written if n not in unused))
+    adapter = Adapter(names, lists)
     arguments, state = adapter.parameters, tuple(closure.state)
     shared = set(arguments) & set(state)
     if shared:

@@ -13,32 +13,21 @@ from integrations.extraction.rewriting import class_code, piece_code
 
 @dataclass(frozen=True)
 class Adapter:
-    """A last function that calls the target as problems need it called.
-
-    It takes the members of lists one by one, and returns what a function that returns nothing
-    writes.
-    """
+    """A last function that takes the members of lists one by one, as problems need it."""
 
     arguments: tuple[str, ...]
     """As the target names them."""
     lists: Mapping[str, int]
     """Arguments that are lists of tensors, and how long they are."""
-    returned: tuple[str, ...]
-    """Arguments to return in the place of nothing."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The arguments, with ``scores_0`` and ``scores_1`` in the place of the list ``scores``."""
         return tuple(p for name in self.arguments for p in self._members(name))
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether the target cannot be called as it is."""
-        return bool(self.lists or self.returned)
-
     def name(self, function: str) -> str:
         """What to call for ``function``."""
-        return f"{function}_adapted" if self.is_needed else function
+        return f"{function}_of_tensors" if self.lists else function
 
     def code(self, function: str, *, is_method: bool) -> str:
         """The function's text."""
@@ -47,20 +36,11 @@ class Adapter:
         )
         called = f"{'self.' if is_method else ''}{function}({given})"
         taken = ", ".join([*(["self"] if is_method else []), *self.parameters])
-        lines = [f"def {self.name(function)}({taken}):"]
-        if self.returned:
-            ending = "," if len(self.returned) == 1 else ""
-            lines += [
-                f'    """Call {function} and return what it writes."""',
-                f"    {called}",
-                f"    return {', '.join(self.returned)}{ending}",
-            ]
-        else:
-            lines += [
-                f'    """Call {function} with its lists put together from single tensors."""',
-                f"    return {called}",
-            ]
-        return "\n".join(lines) + "\n"
+        return (
+            f"def {self.name(function)}({taken}):\n"
+            f'    """Call {function} with its lists put together from single tensors."""\n'
+            f"    return {called}\n"
+        )
 
     def _members(self, name: str) -> list[str]:
         return [f"{name}_{i}" for i in range(self.lists[name])] if name in self.lists else [name]
@@ -72,7 +52,7 @@ def reference_source(closure: Closure, origin: Origin, adapter: Adapter | None =
     code = [piece_code(piece) for piece in closure.pieces]
     if closure.owner is not None:
         code.append(class_code(closure.owner))
-    if adapter is not None and adapter.is_needed:
+    if adapter is not None and adapter.lists:
         is_method = closure.owner is not None or closure.constructed is not None
         text = adapter.code(closure.entry.name, is_method=is_method)
         if is_method:

@@ -32,22 +32,6 @@ def written_arguments(closure: Closure) -> list[str]:
     return _Writes(functions, closure.entry).found()
 
 
-def returns_nothing(piece: Piece) -> bool:
-    """Whether no ``return`` of the function itself gives a value."""
-    pending: list[ast.AST] = list(getattr(piece.statement, "body", []))
-    while pending:
-        node = pending.pop()
-        if node in piece.edits.hidden or isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            continue
-        if isinstance(node, ast.Return):
-            value = node.value
-            is_none = isinstance(value, ast.Constant) and value.value is None
-            if value is not None and not is_none:
-                return False
-        pending.extend(ast.iter_child_nodes(node))
-    return True
-
-
 @dataclass
 class _Writes:
     functions: Mapping[str, Piece]

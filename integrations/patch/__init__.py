@@ -72,6 +72,7 @@ def integrate(
     problem = loaded.problem
     _require_confirmed_win(problem, candidate, evaluation)
     path, qualname = _path_and_function(problem)
+    _require_called_in_place(problem, qualname)
     git_side = TargetRepository(repository)
     target = git_side.prefix / PurePosixPath(path)
     branch = branch or branch_name(problem)
@@ -127,6 +128,20 @@ def _path_and_function(problem: Problem) -> tuple[str, str]:
     if problem.entry.class_name is not None and "." not in qualname:
         return path, f"{qualname}.{problem.entry.function}"
     return path, qualname
+
+
+def _require_called_in_place(problem: Problem, qualname: str) -> None:
+    """Refuse what a dispatch within the function could not hand on as it is."""
+    if problem.entry.constructor is not None:
+        raise PatchError(
+            f"{qualname} belongs to a class that is constructed, and a candidate is a class too; "
+            "put it in the place of the original by hand"
+        )
+    if problem.entry.function != qualname.rpartition(".")[2]:
+        raise PatchError(
+            f"{qualname} takes lists of tensors, and a candidate their members one by one; "
+            "write the dispatch by hand"
+        )
 
 
 def _as_file(text: str, site: FunctionSite) -> bytes:

@@ -181,7 +181,6 @@ def original(
     bound: Mapping[str, str],
     attributes: Mapping[str, Any],
     module_values: Mapping[str, Any],
-    returned: Sequence[str],
 ) -> Callable[..., Any]:
     """Return the repository's function as one that takes arguments and state by position.
 
@@ -196,7 +195,6 @@ def original(
         bound: attributes of such an instance → globals of the module that they are.
         attributes: other attributes of the instance.
         module_values: globals of the module to set after its import.
-        returned: arguments to return where the function returns nothing.
     """
     stand_in(root)
     sys.path.insert(0, root)
@@ -210,11 +208,6 @@ def original(
     number = len(arguments)
 
     def call(*values: Any) -> Any:
-        result = run(*values)
-        named = dict(zip(arguments, values[:number], strict=True))
-        return tuple(named[name] for name in returned) if result is None else result
-
-    def run(*values: Any) -> Any:
         given = _gathered(dict(zip(arguments, values[:number], strict=True)), lists)
         if owner is None:
             return function(*given)

@@ -49,15 +49,15 @@ sys.path.insert(0, sys.argv[1])
 import torch, originals
 
 def take(name, **how):
-    given = dict(state=(), lists={}, constructor=None, bound={}, attributes={}, module_values={},
-                 returned=())
+    given = dict(state=(), lists={}, constructor=None, bound={}, attributes={}, module_values={})
     return originals.original(sys.argv[2], "engine.ops", name, **{**given, **how})
 
 x = torch.arange(3.0)
 scale = take("Scale.forward", arguments=("x",), state=("by",))
 assert torch.equal(scale(x, 3), 6 * x)
-fill = take("fill", arguments=("parts_0", "parts_1", "out"), lists={"parts": 2}, returned=("out",))
-assert torch.equal(fill(x, x, torch.zeros(6))[0], torch.cat([x, x]))
+fill = take("fill", arguments=("parts_0", "parts_1", "out"), lists={"parts": 2})
+fill(x, x, out := torch.zeros(6))
+assert torch.equal(out, torch.cat([x, x]))
 try:
     take("uses_what_is_missing", arguments=("x",))(x)
 except TypeError:

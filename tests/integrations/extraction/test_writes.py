@@ -1,4 +1,4 @@
-"""Which arguments the code seems to write, and functions that return nothing."""
+"""Which arguments the code seems to write."""
 
 from __future__ import annotations
 
@@ -45,20 +45,3 @@ def test_a_write_is_seen_through_views_and_helpers(
 )
 def test_a_write_to_something_new_is_none(extract_from: Extract, body: str) -> None:
     assert written(extract_from, body) == []
-
-
-def test_a_function_that_returns_nothing_returns_what_it_writes(extract_from: Extract) -> None:
-    source = (
-        "def f(out, x, swa=None):\n    out.copy_(x)\n    if swa is not None:\n        swa[0] = 1\n"
-    )
-    found = extract_from({"a.py": source}, "a.py::f", known={"swa": None})
-    assert found.source.endswith(
-        "def f_adapted(out, x, swa):\n"
-        '    """Call f and return what it writes."""\n'
-        "    f(out, x, swa)\n"
-        "    return out,\n"
-    )
-    assert found.entry.function == found.entry.candidate_function == "f_adapted"
-    assert [a.detail for a in found.assumptions if a.kind == "result"] == [
-        "returns nothing; out are returned instead"
-    ]
