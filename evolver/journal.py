@@ -17,7 +17,7 @@ from evaluator.evaluation import Evaluation
 from evaluator.problem import Problem
 from evolver.budget import Budget
 from evolver.costs import Cost
-from evolver.errors import MachineTrouble
+from evolver.errors import MachineTrouble, RunDamaged
 from evolver.progress import Observer, Phase, Progress, ignore
 from evolver.proposers.base import Attempt
 from evolver.run import Run
@@ -168,9 +168,19 @@ class Journal:
 
 
 def replay(run: Run, budget: Budget | None = None) -> SearchState:
-    """Return the state that the run's log amounts to."""
+    """Return the state that the run's log amounts to.
+
+    Raises:
+        RunDamaged: the log is not whole, or not that of this ``run.yaml``.
+    """
     state = SearchState(islands=run.config.islands, budget=budget or run.config.budget)
     for entry in run.log():
+        if entry.sequence != state.sequence + 1 or entry.island >= run.config.islands:
+            raise RunDamaged(
+                f"{run.path}: entry {entry.sequence} of the log comes after {state.sequence}, on "
+                f"island {entry.island} of {run.config.islands}: run.db is not whole, or run.yaml "
+                "is another run's; restore them from a copy, or start a new run elsewhere"
+            )
         needs_source = entry.kind is EntryKind.EVALUATED and entry.candidate_id is not None
         candidate = run.store.candidate(str(entry.candidate_id)) if needs_source else None
         state.apply(entry, candidate)

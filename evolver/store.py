@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -207,7 +208,9 @@ class Store:
                 f"SELECT * FROM log {where} ORDER BY sequence",  # noqa: S608 - constant text
                 [kind.value for kind in kinds],
             ):
-                yield _entry(row)
+                entry = _entry(row)
+                _require_sound(entry)
+                yield entry
 
     def candidate(self, candidate_id: str) -> Candidate:
         """Return the candidate with this id.
@@ -402,3 +405,25 @@ def _entry(row: Any) -> LogEntry:
         detail=detail,
         at=datetime.fromisoformat(at),
     )
+
+
+def _require_sound(entry: LogEntry) -> None:
+    """Raise ``ValueError`` where an entry holds what no search writes."""
+    cost = (entry.cost.seconds, entry.cost.device_seconds, entry.cost.money_usd)
+    counts = (entry.ticket, entry.island, entry.cost.prompt_tokens, entry.cost.completion_tokens)
+    judged = entry.evaluation
+    wrong = {
+        "a time or a cost": not all(
+            isinstance(n, float | int) and 0 <= n < math.inf for n in (*cost, entry.elapsed_seconds)
+        ),
+        "a count": not all(isinstance(n, int) and n >= 0 for n in counts),
+        "its proposer": entry.kind is EntryKind.EVALUATED and not entry.proposer,
+        "its evaluation": (judged is None) == (entry.kind in _JUDGING)
+        or (judged is not None and judged.candidate_id != entry.candidate_id),
+    }
+    found = [name for name, is_wrong in wrong.items() if is_wrong]
+    if found:
+        raise ValueError(f"entry {entry.sequence} lacks or falsifies {', '.join(found)}")
+
+
+_JUDGING = (EntryKind.EVALUATED, EntryKind.REMEASURED, EntryKind.CONFIRMED)

@@ -173,6 +173,15 @@ DAMAGE = {
     ),
     "a kind that nobody knows": "UPDATE log SET kind = 'frob' WHERE sequence = 1",
     "a time that is none": "UPDATE log SET at = 'yesterday' WHERE sequence = 1",
+    "a time before the beginning": "UPDATE log SET elapsed = -1",
+    "an endless time": "UPDATE log SET seconds = 9e999",
+    "a cost that is no number": "UPDATE log SET money_usd = 'much'",
+    "a ticket that is no number": "UPDATE log SET ticket = 'first'",
+    "an evaluation that is not there": "UPDATE log SET evaluation = NULL",
+    "an evaluation of nobody's": "UPDATE log SET proposer = ''",
+    "an evaluation of another candidate": (
+        "UPDATE log SET evaluation = json_set(evaluation, '$.candidate_id', 'f00')"
+    ),
     "a source that is another": "UPDATE candidates SET source = 'x = 1'",
     "a source that is no Python": "UPDATE candidates SET source = '('",
     "parents that are no JSON": "UPDATE candidates SET parents = '['",
@@ -191,6 +200,22 @@ def test_a_damaged_row_is_told_as_damage(tmp_path: Path, damage: str) -> None:
     connection.close()
     with pytest.raises(RunDamaged, match=r"run\.db"):
         read_whole(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "damage", ["DELETE FROM log WHERE sequence = 2", "UPDATE log SET island = 7 WHERE sequence = 2"]
+)
+def test_a_log_with_a_gap_or_of_other_islands_is_not_searched_on(
+    tmp_path: Path, damage: str
+) -> None:
+    with make_run(tmp_path / "run") as run:
+        make_search(run, steps=4).search()
+    connection = sqlite3.connect(tmp_path / "run" / "run.db")
+    with connection:
+        connection.execute(damage)
+    connection.close()
+    with Run.resume(tmp_path / "run") as run, pytest.raises(RunDamaged, match=r"run\.db"):
+        make_search(run)
 
 
 @given(position=st.integers(0, 40), flipped=st.integers(1, 255))
