@@ -46,6 +46,8 @@ class Edits:
         default_factory=dict
     )
     """Names bound by imports within functions that were moved to the top."""
+    unknown: list[ast.expr] = field(default_factory=list)
+    """Decorators of packages that are not here, which may change the result."""
     compiled: bool = False
     """Whether a ``torch.compile`` decorator was taken off."""
 

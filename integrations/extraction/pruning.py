@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from integrations.extraction.decorators import CACHES, Fate, fate_of
 from integrations.extraction.edits import Edits, TakeBranch
 from integrations.extraction.folding import UNKNOWN, Facts, branch, evaluate, truth
 from integrations.extraction.machines import Machine, last_name
@@ -19,19 +20,6 @@ from integrations.extraction.resolution import Builtin, Definition, External, Re
 from integrations.extraction.scopes import outer_names
 from integrations.extraction.source import SourceModule
 
-KEPT_DECORATORS = frozenset(
-    [
-        "staticmethod",
-        "classmethod",
-        "property",
-        "dataclass",
-        "wraps",
-        "total_ordering",
-        "unique",
-        "contextmanager",
-    ]
-)
-_CACHES = frozenset({"lru_cache", "cache", "cached_property"})
 _LOGGERS = frozenset({"logger", "logging", "log", "_logger", "LOGGER", "warnings"})
 _LOG_METHODS = re.compile(r"^(debug|info|warn|warning|error|exception|critical|log)(_once)?$")
 _DEBUG_CALLS = re.compile(r"^_*(maybe_(detect|check|log|dump|print)|debug|dump|log|nvtx)(_|$)")
@@ -104,11 +92,14 @@ class _Walk:
         for decorator in node.decorator_list:
             call = decorator.func if isinstance(decorator, ast.Call) else decorator
             name = last_name(call) or ""
-            if name in KEPT_DECORATORS:
+            fate = fate_of(decorator, self.pruner.resolver, self.pruner.module)
+            if fate is Fate.STAYS:
                 continue
             text = ast.unparse(decorator)
             self.edits.drop(decorator)
-            if name in _CACHES:
+            if fate is Fate.UNKNOWN:
+                self.edits.unknown.append(decorator)
+            if name in CACHES:
                 reason = f"@{text} dropped from {node.name}: a cache must not outlive a call"
                 self.edits.assume("cache", reason, decorator.lineno)
                 continue

@@ -109,7 +109,11 @@ def _signature(piece: Piece, closure: Closure) -> Iterator[str]:
     where = f"{piece.module.name}:{statement.lineno}"
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         decorator = triton_decorator(statement)
-        if decorator is not None:
+        if decorator is None:
+            for unknown in piece.edits.unknown:
+                text = f"@{ast.unparse(unknown)} is not in the repository and may change the result"
+                yield f"{piece.module.name}:{unknown.lineno}: {text}"
+        else:
             yield f"{where}: {statement.name} is a Triton kernel already (@{decorator})"
     if piece is not closure.entry or not isinstance(statement, ast.FunctionDef):
         return

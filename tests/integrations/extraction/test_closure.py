@@ -107,6 +107,48 @@ def test_decorators_are_taken_off_and_recorded(extract_from: Extract) -> None:
     assert found.closure.entry.edits.compiled
 
 
+def test_a_decorator_that_changes_the_result_is_kept_or_refused(extract_from: Extract) -> None:
+    source = """\
+        import functools
+        import torch
+        from absent import magic
+
+        def counted(f):
+            @functools.wraps(f)
+            def inner(*args, **kwargs):
+                print("called")
+                return f(*args, **kwargs)
+            return inner
+
+        def doubled(by):
+            def decorate(f):
+                def inner(x):
+                    return f(x) * by
+                return inner
+            return decorate
+
+        @counted
+        def plain(x):
+            return x
+
+        @doubled(by=2)
+        @torch.autocast("cpu", enabled=False)
+        def changed(x):
+            return x
+
+        @magic
+        def strange(x):
+            return x
+        """
+    plain = extract_from({"a.py": source}, "a.py::plain")
+    assert "@" not in plain.source
+    assert kinds(plain) == ["decorator"]
+    changed = extract_from({"a.py": source}, "a.py::changed").source
+    assert '@doubled(by=2)\n@torch.autocast("cpu", enabled=False)\ndef changed(x)' in changed
+    with pytest.raises(Refused, match=r"a\.py:28: @magic is not in the repository"):
+        extract_from({"a.py": source}, "a.py::strange")
+
+
 def test_platform_constants_are_folded(extract_from: Extract) -> None:
     source = """\
         from engine_utils import is_npu, get_bool_env_var
