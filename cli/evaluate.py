@@ -89,9 +89,9 @@ def evaluate(
 def exit_code(evaluation: Evaluation) -> ExitCode:
     """0 where the candidate is correct and not slower, 1 where it fails or is no kernel of its
     own, 3 where we do."""
-    from evaluator.evaluation import Status, Verdict
+    from evaluator.evaluation import Verdict
 
-    if evaluation.status in (Status.MACHINE_UNFIT, Status.HARNESS_ERROR):
+    if evaluation.status.is_machines_fault:
         return ExitCode.MACHINE_CANNOT
     if evaluation.status.is_candidates_fault:
         return ExitCode.NO

@@ -44,12 +44,12 @@ class Status(StrEnum):
     @property
     def is_candidates_fault(self) -> bool:
         """Whether the candidate, not the machine or ksmith, is to blame."""
-        return self not in (
-            Status.OK,
-            Status.NOT_MEASURED,
-            Status.MACHINE_UNFIT,
-            Status.HARNESS_ERROR,
-        )
+        return self not in (Status.OK, Status.NOT_MEASURED) and not self.is_machines_fault
+
+    @property
+    def is_machines_fault(self) -> bool:
+        """Whether the machine or ksmith failed, so that nothing is said of the candidate."""
+        return self in (Status.MACHINE_UNFIT, Status.HARNESS_ERROR)
 
 
 class Verdict(StrEnum):

@@ -240,5 +240,4 @@ class SearchState:
 
 def has_verdict(evaluation: Evaluation | None) -> TypeGuard[Evaluation]:
     """Whether the evaluation says something about the candidate, not about the machine."""
-    machines_fault = (Status.MACHINE_UNFIT, Status.HARNESS_ERROR)
-    return evaluation is not None and evaluation.status not in machines_fault
+    return evaluation is not None and not evaluation.status.is_machines_fault

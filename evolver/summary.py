@@ -71,8 +71,10 @@ class Summary(Record):
     speedups: tuple[Speedup, ...] = ()
     """Confirmed, per baseline. Empty unless the outcome is ``faster``."""
     evaluated: NonNegativeInt
+    """Candidates that were judged."""
     duplicates: NonNegativeInt
     counts: dict[Status, NonNegativeInt]
+    """Of evaluations: where the machine failed, a candidate has another one later."""
     proposers: tuple[ProposerSummary, ...]
     seconds: NonNegativeFloat
     """Wall time over all sessions."""
@@ -100,18 +102,17 @@ def summarise(
     outcome = tally.outcome()
     winner = tally.winner if outcome is Outcome.FASTER else None
     speedups = winner.evaluation.speedups if winner and winner.evaluation else ()
-    evaluated = sum(tally.counts.values())
     correct = sum(p.correct for p in tally.proposers.values())
     return Summary(
         outcome=outcome,
-        message=_message(outcome, speedups, evaluated, correct, tally.shortfalls),
+        message=_message(outcome, speedups, tally.evaluated, correct, tally.shortfalls),
         problem_id=problem.id,
         target=problem.origin.target,
         backend=config.backend,
         seed=config.seed,
         best_candidate_id=winner.candidate_id if winner else None,
         speedups=speedups,
-        evaluated=evaluated,
+        evaluated=tally.evaluated,
         duplicates=sum(p.duplicates for p in tally.proposers.values()),
         counts=dict(tally.counts.most_common()),
         proposers=tuple(tally.proposers[name].summary(name) for name in sorted(tally.proposers)),
@@ -172,6 +173,8 @@ class _Tally:
             self.proposers.setdefault(entry.proposer, _ProposerTally()).add(entry)
         if entry.kind in (EntryKind.SEEDED, EntryKind.BROKEN) and entry.detail:
             self.shortfalls.append(f"{entry.proposer}: {entry.detail}")
+        if entry.kind is EntryKind.STOPPED and not self.proposers:
+            self.shortfalls.append(entry.detail)  # nobody was asked
         if entry.kind is EntryKind.EVALUATED and entry.evaluation:
             self.counts[entry.evaluation.status] += 1
             self.environment = entry.evaluation.environment
@@ -186,6 +189,11 @@ class _Tally:
             proposer.gain *= speedup.lower_99 / self._best_bound
             self._best_bound = speedup.lower_99
 
+    @property
+    def evaluated(self) -> int:
+        """How many candidates were judged; one that the machine failed was not, yet."""
+        return sum(n for status, n in self.counts.items() if not status.is_machines_fault)
+
     def outcome(self) -> Outcome:
         """Return how the run has ended, if it has."""
         if self.last is None or self.last.kind is not EntryKind.STOPPED:
@@ -194,7 +202,7 @@ class _Tally:
             return Outcome.FASTER
         if self.counts[Status.NOT_MEASURED] and not self.counts[Status.OK]:
             return Outcome.UNMEASURED
-        if self.counts and not set(self.counts) - {Status.MACHINE_UNFIT, Status.HARNESS_ERROR}:
+        if self.counts and not self.evaluated:
             return Outcome.UNMEASURED
         return Outcome.NOTHING_FASTER
 
@@ -213,7 +221,7 @@ class _ProposerTally:
         self.duplicates += entry.kind is EntryKind.DUPLICATE
         if entry.kind is not EntryKind.EVALUATED or entry.evaluation is None:
             return
-        self.evaluated += 1
+        self.evaluated += not entry.evaluation.status.is_machines_fault
         self.correct += entry.evaluation.status in (Status.OK, Status.NOT_MEASURED)
 
     def summary(self, name: str) -> ProposerSummary:
@@ -231,8 +239,8 @@ def _message(
         return f"faster: {', '.join(describe(s) for s in speedups)}, confirmed in fresh processes"
     if outcome is Outcome.UNMEASURED and not correct:
         return (
-            f"unmeasured: all {evaluated} evaluations failed through the machine's fault; quiet or "
-            "mend it (`ksmith doctor`), then continue with --resume"
+            "unmeasured: all evaluations failed through the machine's fault; quiet or mend it "
+            "(`ksmith doctor`), then continue with --resume"
         )
     if outcome is Outcome.UNMEASURED:
         return (

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evaluator.candidate import Candidate
-from evaluator.evaluation import Status
+from evaluator.evaluation import Evaluation, Status
 from evolver.budget import Budget
 from evolver.proposers.base import ProposalContext
 from evolver.search import Search
 from evolver.summary import Outcome, Summary
+from tests.builders import make_evaluation
 from tests.evolver.toys import Nudge, ToyEvaluator, make_run, make_search
 
 
@@ -61,6 +64,26 @@ def test_when_nobody_offers_a_candidate_the_message_says_why(tmp_path: Path) -> 
         search = Search(run, ToyEvaluator(), seeders=[Helpless()], proposers=[], budget=Budget())
         message = search.search().message
     assert "no proposer offered a candidate (helpless: cannot trace torch.bincount)" in message
+
+
+@pytest.mark.parametrize("budget", [Budget(steps=0), Budget(minutes=0.0), Budget(gpu_seconds=0.0)])
+def test_a_budget_of_nothing_is_told_as_the_reason(tmp_path: Path, budget: Budget) -> None:
+    summary = make_summary(tmp_path, budget=budget)
+    assert summary.outcome is Outcome.NOTHING_FASTER
+    assert re.search(r"the budget of 0 \S+.* is spent", summary.message)
+
+
+def test_evaluations_that_the_machine_failed_are_no_candidates(tmp_path: Path) -> None:
+    class SometimesUnfit(ToyEvaluator):
+        def screen(self, candidate: Candidate, **_: Any) -> Evaluation:
+            evaluation = super().screen(candidate)
+            if len(self.screened) % 3 == 0:
+                return make_evaluation(candidate, status=Status.MACHINE_UNFIT)
+            return evaluation
+
+    summary = make_summary(tmp_path, evaluator=SometimesUnfit())
+    assert summary.counts[Status.MACHINE_UNFIT] > 3
+    assert summary.evaluated == 20 == sum(p.evaluated for p in summary.proposers)
 
 
 def test_no_proposers_and_no_seeds_is_an_honest_no(tmp_path: Path) -> None:
