@@ -84,6 +84,8 @@ def forget(
     begins = tuple(entries or ())
     if not (begins or problem or repository or everything):
         raise typer.BadParameter("name entries, or give --problem, --repository or --all")
+    if "" in (*begins, problem, repository):
+        raise typer.BadParameter("an empty name would forget more than was meant; leave it out")
     gone = [
         entry.id
         for entry in opened.entries()

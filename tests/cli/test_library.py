@@ -83,6 +83,8 @@ def test_entries_are_listed_counted_and_forgotten() -> None:
     assert invoke("library", "forget", "entry-0001").exit_code == 0
     assert invoke("library", "forget", "--problem", "nobody").exit_code == 1
     assert invoke("library", "forget").exit_code == 2
+    for words in ([""], ["entry-0002", ""], ["entry-0002", "--repository", ""]):
+        assert invoke("library", "forget", *words).exit_code == 2
     assert invoke("library", "forget", "--all").stdout == "2 entries forgotten\n"
 
 
