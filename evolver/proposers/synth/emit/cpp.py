@@ -34,14 +34,14 @@ class CppProgram:
     """Of the Python function around them."""
 
 
-def cpp_program(plan: Plan, reference: Reference, prefix: str) -> CppProgram:
-    """Return the C++ of a plan, its functions named after ``prefix``.
+def cpp_program(variant: Variant, reference: Reference, prefix: str) -> CppProgram:
+    """Return the C++ of a variant, its functions named after ``prefix``.
 
     Raises:
         EmitError: something of it cannot be written in C++.
     """
-    names = reference.names()
-    host = Host(plan, names)
+    plan = variant.plan
+    host = Host(plan, reference.names(), variant.group)
     functions: list[NativeFunction] = []
     for steps in _launches(plan):
         if isinstance(steps, LibraryStep):
@@ -62,7 +62,7 @@ def cpp_module(variants: Sequence[Variant], reference: Reference) -> str:
     programs = []
     for number, variant in enumerate(variants, 1):
         prefix = reference.function if len(variants) == 1 else f"{reference.function}_{number}"
-        programs.append(cpp_program(variant.plan, reference, prefix))
+        programs.append(cpp_program(variant, reference, prefix))
     functions = [f for p in programs for f in p.functions]
     signatures = [line for f in functions for line in _signature(f)]
     source = cpp_source(functions).replace('"""', "'''")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evolver.proposers.synth import ir
+from evolver.proposers.synth.aten import AtenGroup
 from evolver.proposers.synth.emit.memory import Memory, Tensor, argument, contiguous
 from evolver.proposers.synth.emit.names import Names, wanted_name
 from evolver.proposers.synth.emit.scopes import EmitError
@@ -20,6 +21,8 @@ class Host:
 
     plan: Plan
     names: Names
+    group: AtenGroup | None = None
+    """Of workloads that the plan serves; it knows arguments that the program does not read."""
     sizes: dict[str, str] = field(default_factory=dict)
     """Names of the symbols' sizes."""
     lines: list[str] = field(default_factory=list)
@@ -61,11 +64,7 @@ class Host:
 
     def _bound(self, symbol: str) -> tuple[str, str]:
         """A symbol's name and how to read it off an argument's shape."""
-        candidates = []
-        for number, parameter in self.inputs:
-            for axis, extent in enumerate(self.program.nodes[number].type.shape):
-                if extent.symbols == {symbol} and len(extent.terms) <= 2:
-                    candidates.append((len(extent.terms), axis, parameter, extent))
+        candidates = self._extents_of(symbol)
         if not candidates:
             raise EmitError(f"the size {symbol} is no argument's extent")
         _, axis, parameter, extent = min(candidates, key=lambda c: c[:2])
@@ -81,6 +80,22 @@ class Host:
             expression = f"{expression} // {factor}"
         plain = symbol if not symbol.startswith("s") else f"{parameter}_size_{axis}"
         return self.names.fresh(plain), expression
+
+    def _extents_of(self, symbol: str) -> list[tuple[int, int, str, Extent]]:
+        """Extents that tell a symbol: how many terms, the axis, the argument, the extent."""
+        found = [
+            (len(extent.terms), axis, parameter, extent)
+            for number, parameter in self.inputs
+            for axis, extent in enumerate(self.program.nodes[number].type.shape)
+            if extent.symbols == {symbol} and len(extent.terms) <= 2
+        ]
+        tensors = self.group.tensors if self.group is not None and not found else ()
+        return found + [
+            (1, axis, tensor.name, Extent.of(symbol))
+            for tensor in tensors
+            for axis, dimension in enumerate(tensor.dimensions)
+            if dimension.symbol == symbol
+        ]
 
     def _arguments(self) -> None:
         for number, parameter in self.inputs:

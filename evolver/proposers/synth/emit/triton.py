@@ -32,7 +32,7 @@ def triton_module(variants: Sequence[Variant], reference: Reference) -> str:
     programs = []
     for number, variant in enumerate(variants, 1):
         prefix = reference.function if len(variants) == 1 else f"{reference.function}_{number}"
-        programs.append(triton_program(variant.plan, reference, prefix))
+        programs.append(triton_program(variant, reference, prefix))
     kernels = "\n\n".join(k for p in programs for k in p.kernels)
     helpers = tt.helpers_of(kernels)
     text = "\n\n".join([*helpers, kernels])
@@ -43,9 +43,10 @@ def triton_module(variants: Sequence[Variant], reference: Reference) -> str:
     return "\n".join(imports) + f"\n\n\n{text}\n\n{function}\n"
 
 
-def triton_program(plan: Plan, reference: Reference, prefix: str) -> TritonProgram:
-    """Return the kernels of a plan, named after ``prefix``."""
-    host = Host(plan, reference.names())
+def triton_program(variant: Variant, reference: Reference, prefix: str) -> TritonProgram:
+    """Return the kernels of a variant, named after ``prefix``."""
+    plan = variant.plan
+    host = Host(plan, reference.names(), variant.group)
     kernels: list[str] = []
     for steps in _launches(plan):
         if isinstance(steps, LibraryStep):

@@ -70,7 +70,7 @@ class Program(Values):
     def _reduced(self, number: int, op: ir.Reduce, place: Place) -> Block:
         node = self.program.nodes[number]
         (operand,) = node.operands
-        used = [v for index in place for v in index.variables()]
+        used = self.used(place)
         kept, whole, inner = list(place), list[Index](), list[Variable]()
         for axis in range(self.program.nodes[operand].type.rank):
             if axis in op.axes:
@@ -147,7 +147,7 @@ class Program(Values):
         """The block with the identity where a lane has no element, over all of ``over``."""
         axes = tuple(sorted({*x.axes, *(self.lane(v).number for v in over)}))
         self._check_size(axes)
-        masks = [self.mask((self.lane(v).number,)) for v in over if self.lane(v).is_masked]
+        masks = [self.lane_mask(v) for v in over]
         missing = set(axes) - set(x.axes)
         blocks = [m for m in masks if m is not None]
         if missing and not blocks:
@@ -184,10 +184,13 @@ class Program(Values):
 
     def _of_row(self, number: int, axis: int, place: Place) -> Block:
         """An element of a scan, a top-k or a sort at a place along its axis."""
-        used = [v for i, index in enumerate(place) if i != axis for v in index.variables()]
+        used = self.used((*place[:axis], *place[axis + 1 :]))
         own, loops = self.lanes.along(number, axis, used)
         whole = (*place[:axis], own, *place[axis + 1 :])
-        with self.unconditionally():
+        if self.is_certain(number, whole):
+            with self.unconditionally():
+                block = self._stage(number, axis, whole, loops)
+        else:
             block = self._stage(number, axis, whole, loops)
         if place[axis] == own:
             return block
@@ -207,7 +210,7 @@ class Program(Values):
         known = self._find(number, whole)
         if known is None:
             known = self._whole_row(number, axis, whole, loops)
-            self._frames[self._depth].known[0][number, whole] = known
+            self._frames[self._depth].known[-1][number, whole] = known
         return known
 
     def _picked(
@@ -275,7 +278,7 @@ class Program(Values):
         node = self.program.nodes[number]
         (operand,) = node.operands
         dtype = self.program.nodes[operand].type.dtype
-        used = [v for i, index in enumerate(whole) if i != axis for v in index.variables()]
+        used = self.used((*whole[:axis], *whole[axis + 1 :]))
         own = [v for v in whole[axis].variables() if isinstance(node.op, ir.TopK)]
         position, over = self.lanes.along(operand, axis, [*used, *own])
         x = self.value(operand, (*whole[:axis], position, *whole[axis + 1 :]))
@@ -383,7 +386,7 @@ class Program(Values):
         node = self.program.nodes[number]
         (operand,) = node.operands
         dtype = self.program.nodes[operand].type.dtype
-        used = [v for index in whole for v in index.variables()]
+        used = self.used(whole)
         position, over = self.lanes.along(operand, op.axis, used)
         x = self.value(operand, (*whole[: op.axis], position, *whole[op.axis + 1 :]))
         self.say(number)
@@ -393,14 +396,9 @@ class Program(Values):
         if not op.largest and dtype.is_floating:
             raise EmitError(f"the smallest of {dtype.value} by masking (line {node.line})")
         here, axes = self.index(position), x.axes
-        lanes_exist = self.mask(tuple(self.lane(v).number for v in over))
         left = self.names.fresh("left")
-        exists = (
-            f"({self.spread_to(Block(bare(lanes_exist.text), lanes_exist.axes), axes)})"
-            if lanes_exist
-            else "True"
-        )
-        self.lines.append(f"{left} = tl.full({self.shape(axes)}, True, tl.int1) & {exists}")
+        full = Block(f"tl.full({self.shape(axes)}, True, tl.int1)", axes)
+        self.lines.append(f"{left} = {self._padded(full, over, 'False').text}")
         outer = [a for a in axes if a not in {self.lane(v).number for v in over}]
         order = self.names.fresh(wanted_name(node))
         slots = tuple(sorted({*outer, *(self.lane(v).number for v in loops)}))
@@ -456,7 +454,7 @@ class Program(Values):
     def _scattered(self, number: int, place: Place) -> Block:
         """What a place holds: every index is asked whether it means this place."""
         node = self.program.nodes[number]
-        used = [v for index in place for v in index.variables()]
+        used = self.used(place)
         if isinstance(node.op, ir.Scatter):
             axis, (base, index, source) = node.op.axis, node.operands
             along, over = self.lanes.along(index, axis, used)
@@ -474,9 +472,8 @@ class Program(Values):
             source_place, combine = (*leading, *place[len(indices) :]), node.op.combine
         if any(self.is_looped(v) for v in over):
             raise EmitError(f"places of more indices than fit in a program (line {node.line})")
-        with self.unconditionally():
-            hits = [self._hit(i, p, wanted) for i, p, wanted in asked]
-            value = self.value(source, source_place)
+        hits = [self._hit(i, p, wanted) for i, p, wanted in asked]
+        value = self.value(source, source_place)
         old = self.value(base, place)
         self.say(number)
         texts, axes = self.joined(hits)

@@ -102,41 +102,40 @@ def applied(function: str, a: Sequence[str], dtype: ElementType) -> str:
 
 
 def _special(function: str, a: Sequence[str], dtype: ElementType) -> str | None:
-    one_type = type_name(dtype.wide)
+    simple = {
+        "neg": "(-{0})",
+        "abs": "tl.abs({0})",
+        "not": "(~{0})",
+        "sign": "(({0} > 0).to({type}) - ({0} < 0).to({type}))",
+        "isnan": "({0} != {0})",
+        "isinf": '(tl.abs({0}) == float("inf"))',
+        "sigmoid": "tl.sigmoid({0})",
+        "reciprocal": "(1.0 / {0})",
+        "fmod": "({0} % {1})",
+    }
+    if function in simple:
+        return simple[function].format(*a, type=type_name(dtype.wide))
     match function:
-        case "neg":
-            return f"(-{a[0]})"
-        case "abs":
-            return f"tl.abs({a[0]})"
-        case "not":
-            return f"(~{a[0]})"
-        case "sign":
-            return f"(({a[0]} > 0).to({one_type}) - ({a[0]} < 0).to({one_type}))"
-        case "isnan":
-            return f"({a[0]} != {a[0]})"
-        case "isinf":
-            return f'(tl.abs({a[0]}) == float("inf"))'
-        case "sigmoid":
-            return f"tl.sigmoid({a[0]})"
-        case "reciprocal":
-            return f"(1.0 / {a[0]})"
-        case "maximum" | "minimum" if dtype.is_floating:
-            return f"tl.{function}({a[0]}, {a[1]}, propagate_nan=tl.PropagateNan.ALL)"
-        case "maximum" | "minimum" if dtype is E.BOOL:
-            return f"({a[0]} {'|' if function == 'maximum' else '&'} {a[1]})"
         case "maximum" | "minimum":
-            return f"tl.{function}({a[0]}, {a[1]})"
-        case "trunc_div" if dtype.is_floating:
-            return f"libdevice.trunc({a[0]} / {a[1]})"
+            return _extreme_of_two(function, a, dtype)
         case "trunc_div":
-            return f"({a[0]} // {a[1]})"
-        case "fmod":
-            return f"({a[0]} % {a[1]})"
+            return (
+                f"libdevice.trunc({a[0]} / {a[1]})"
+                if dtype.is_floating
+                else (f"({a[0]} // {a[1]})")
+            )
         case "floor_div" | "remainder" if not dtype.is_floating:
             return _rounded_down(function, a)
         case "remainder":
             return f"float_remainder({a[0]}, {a[1]})"
     return None
+
+
+def _extreme_of_two(function: str, a: Sequence[str], dtype: ElementType) -> str:
+    if dtype is E.BOOL:
+        return f"({a[0]} {'|' if function == 'maximum' else '&'} {a[1]})"
+    nan = ", propagate_nan=tl.PropagateNan.ALL" if dtype.is_floating else ""
+    return f"tl.{function}({a[0]}, {a[1]}{nan})"
 
 
 def _rounded_down(function: str, a: Sequence[str]) -> str:

@@ -102,6 +102,9 @@ class Values(ABC):
         if tensor is not None:
             block = self._named(number, self._load(tensor, place))
         elif isinstance(node.op, HEAVY):
+            if self._conditions and self.is_certain(number, place):
+                with self.unconditionally():
+                    return self.value(number, place)
             block = self.stage(number, place)
         elif node.op.moves or isinstance(node.op, ir.Concat | ir.Pad | ir.Update):
             found = open_sources(self.program, number, place)
@@ -155,6 +158,19 @@ class Values(ABC):
 
     def _is_open(self, variable: Variable) -> bool:
         return any(frame.variable == variable for frame in self._frames[: self._depth + 1])
+
+    def is_certain(self, number: int, place: Place) -> bool:
+        """Whether a place is provably within a node, whatever conditions are open."""
+        shape = self.program.nodes[number].type.shape
+        looked = [a for index in place for a in index.atoms() if isinstance(a, Looked)]
+        return all(i.lies_below(e) for i, e in zip(place, shape, strict=True)) and all(
+            self.is_certain(a.node, a.place) for a in looked
+        )
+
+    def used(self, place: Place) -> list[Variable]:
+        """Loops that a reduction at a place must not open anew: its own, and conditions'."""
+        axes = {a for c in self._conditions for a in c.axes if a != ROWS}
+        return [v for i in place for v in i.variables()] + [self.lane_at(a).variable for a in axes]
 
     def _home(self, place: Place) -> int:
         """The innermost loop that a place depends on."""
@@ -237,12 +253,21 @@ class Values(ABC):
 
     def mask(self, axes: Sequence[int]) -> Block | None:
         """Which elements of a block with these axes exist, and are asked for."""
+        return self._all_of([*self._exist(axes), *self._conditions])
+
+    def lane_mask(self, variable: Variable) -> Block | None:
+        """Which lanes of a loop have an element."""
+        return self._all_of(self._exist((self.lane(variable).number,)))
+
+    def _exist(self, axes: Sequence[int]) -> list[Block]:
         parts = [Block(self.row_mask, (ROWS,))] if ROWS in axes and self.row_mask else []
         for axis in axes:
             if axis != ROWS and (lane := self.lane_at(axis)).is_masked:
                 end = self.size(lane.variable.extent)
                 parts.append(Block(f"({lane.variable.name} < {end})", (axis,)))
-        parts += self._conditions
+        return parts
+
+    def _all_of(self, parts: Sequence[Block]) -> Block | None:
         if not parts:
             return None
         texts, common = self.joined(parts)
