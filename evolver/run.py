@@ -314,7 +314,11 @@ class Run:
 
 
 def _make_whole(path: Path, loaded: LoadedProblem, config: RunConfig) -> None:
-    """Make the directory beside its place, then move it there."""
+    """Make the directory beside its place, then move it there.
+
+    Raises:
+        RunExists: another process made a run there meanwhile.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
@@ -322,7 +326,11 @@ def _make_whole(path: Path, loaded: LoadedProblem, config: RunConfig) -> None:
         _write_problem(staging / PROBLEM_DIRECTORY, loaded)
         (staging / CONFIG_FILE).write_text(config.to_yaml(), encoding="utf-8")
         Store.create(staging / DATABASE_FILE).close()
-        staging.rename(path)
+        try:
+            staging.rename(path)
+        except OSError:
+            require_free(path)  # another process may have made a run there since it was checked
+            raise
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise

@@ -22,7 +22,7 @@ from evolver.errors import (
     RunMissing,
     RunUnwritable,
 )
-from evolver.run import Run
+from evolver.run import Run, require_free
 from tests.builders import make_problem
 from tests.evolver.toys import ROOT, make_run, make_search
 
@@ -45,6 +45,17 @@ def test_an_existing_run_is_not_overwritten(tmp_path: Path) -> None:
     make_run(tmp_path / "run").close()
     with pytest.raises(RunExists, match="--resume"):
         make_run(tmp_path / "run")
+
+
+def test_of_two_that_make_the_same_run_at_once_the_later_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(tmp_path / "run").close()
+    checks = iter([lambda path: None, require_free])  # it looked before the other had made it
+    monkeypatch.setattr("evolver.run.require_free", lambda path: next(checks)(path))
+    with pytest.raises(RunExists, match="--resume"):
+        make_run(tmp_path / "run")
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_run_that_cannot_be_made_leaves_nothing_behind(
