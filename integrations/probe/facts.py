@@ -12,12 +12,15 @@ _ROWS = 64
 
 
 def tensor_facts(
-    tensor: torch.Tensor, generator: torch.Generator | None = None
+    tensor: torch.Tensor, generator: torch.Generator | None = None, sample: int = _SAMPLE
 ) -> dict[str, object]:
-    """Facts of one tensor; ``generator`` (of the CPU) chooses the sample, torch's own if None."""
+    """Facts of one tensor.
+
+    ``generator`` (of the CPU) chooses the ``sample`` elements, torch's own where it is None.
+    """
     facts = layout_facts(tensor)
     if facts["plain"] and tensor.numel() and tensor.layout == torch.strided:
-        facts |= _content(tensor, generator)
+        facts |= _content(tensor, generator, sample)
     return facts
 
 
@@ -32,15 +35,18 @@ def layout_facts(tensor: torch.Tensor) -> dict[str, object]:
     }
 
 
-def _content(tensor: torch.Tensor, generator: torch.Generator | None) -> dict[str, object]:
+def _content(
+    tensor: torch.Tensor, generator: torch.Generator | None, sample: int
+) -> dict[str, object]:
     """The moments are those of the sample's finite elements."""
     flat = tensor.reshape(-1)
     low, high = (float(x) for x in flat.aminmax()) if flat.dtype != torch.bool else (0.0, 1.0)
-    head = flat[:_SAMPLE].double()
-    whole = flat.numel() <= _SAMPLE
+    head = flat[:sample].double()
+    whole = flat.numel() <= sample
     drawn = head
     if not whole:
-        drawn = flat[torch.randint(flat.numel(), (_SAMPLE,), generator=generator)].double()
+        chosen = torch.randint(flat.numel(), (sample,), generator=generator, device="cpu")
+        drawn = flat[chosen].double()
     return {
         "low": low if torch.isfinite(torch.tensor(low)) else 0.0,
         "high": high if torch.isfinite(torch.tensor(high)) else 0.0,

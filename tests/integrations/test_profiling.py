@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+from integrations.injection import NotRun
 from integrations.probe.packing import pack
 from integrations.probe.startup import sitecustomize
 from integrations.profiling import (
@@ -109,15 +110,13 @@ def test_a_command_without_a_trace_says_why(tmp_path: Path, program: str, said: 
 
 
 def test_a_command_that_cannot_be_started_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ProfileFailed, match="no-such-program"):
+    with pytest.raises(NotRun, match="no-such-program"):
         profile_here(tmp_path, ["no-such-program"], ProfileSettings(), tmp_path / "o")
 
 
 def test_the_sitecustomize_behind_ours_still_runs(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('theirs')\n")
-    environment = ProfileSettings().environment(
-        str(tmp_path), str(Path(sitecustomize.__file__).parent), str(tmp_path)
-    )
+    environment = {"PYTHONPATH": f"{Path(sitecustomize.__file__).parent}:{tmp_path}"}
     done = subprocess.run(
         [sys.executable, "-c", "pass"], env=environment, capture_output=True, text=True
     )

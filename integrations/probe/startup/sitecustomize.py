@@ -10,6 +10,8 @@ trace a process. Nothing of the command is changed, and no failure here reaches 
     KSMITH_PROFILE_STEPS   steps to record
     KSMITH_PROFILE_STEP    path/to/file.py::qualname, or nothing
     KSMITH_PROFILE_OWN     1: the command profiles itself; only add stacks and shapes to that
+
+Where ``KSMITH_CAPTURE`` is set, ``capturing.py`` beside this watches one function's calls.
 """
 
 from __future__ import annotations
@@ -125,10 +127,18 @@ def _compiling() -> bool:
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Changes modules right after they were imported, by name or by the end of their path."""
+    """Changes modules right after they were imported, by name or by the end of their path.
 
-    def __init__(self, changes: dict[str, Callable[[ModuleType], None]]) -> None:
+    What stands in ``before`` is given the module's spec instead, before the module is run.
+    """
+
+    def __init__(
+        self,
+        changes: dict[str, Callable[[ModuleType], None]],
+        before: dict[str, Callable[[importlib.machinery.ModuleSpec], None]] | None = None,
+    ) -> None:
         self._changes = changes
+        self._before = before or {}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -145,9 +155,10 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
     def _prepare(self, name: str, spec: importlib.machinery.ModuleSpec) -> None:
         where = (spec.origin or "").replace(os.sep, "/")
-        change = self._changes.get(name) or next(
-            (c for end, c in self._changes.items() if where.endswith("/" + end)), None
-        )
+        prepare = _meant(self._before, name, where)
+        if prepare is not None:
+            prepare(spec)
+        change = _meant(self._changes, name, where)
         loader = spec.loader
         if change is None or loader is None or not hasattr(loader, "exec_module"):
             return
@@ -158,6 +169,12 @@ class AfterImport(importlib.abc.MetaPathFinder):
             change(module)
 
         loader.exec_module = exec_module  # type: ignore[method-assign]
+
+
+def _meant(by_place: dict[str, Any], name: str, where: str) -> Any:
+    return by_place.get(name) or next(
+        (c for end, c in by_place.items() if where.endswith("/" + end)), None
+    )
 
 
 def _watch_modules(recorder: Recorder) -> Callable[[ModuleType], None]:
@@ -215,6 +232,15 @@ def install(settings: dict[str, str]) -> None:
     finder._changes.setdefault("torch.autograd.profiler", closing)
 
 
+def _capture(settings: str) -> None:
+    spec = importlib.util.spec_from_file_location("_ksmith_capturing", _HERE / "capturing.py")
+    assert spec is not None
+    assert spec.loader is not None
+    capturing = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(capturing)
+    sys.meta_path.insert(0, AfterImport({}, capturing.Capture(json.loads(settings)).places()))
+
+
 def _run_the_one_behind() -> None:
     """Import the ``sitecustomize`` that this one hides, where there is one."""
     path = [p for p in sys.path if Path(p or ".").resolve() != _HERE]
@@ -226,4 +252,6 @@ def _run_the_one_behind() -> None:
 if __name__ == "sitecustomize":
     if "KSMITH_PROFILE_OUT" in os.environ:
         install(dict(os.environ))
+    if "KSMITH_CAPTURE" in os.environ:
+        _capture(os.environ["KSMITH_CAPTURE"])
     _run_the_one_behind()
