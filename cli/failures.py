@@ -53,6 +53,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         RunUnwritable,
         SearchError,
     )
+    from integrations.capture.seen import CaptureFailed
     from integrations.errors import IntegrationError, ProblemUnwritable, Refused
     from integrations.patch.errors import (
         BranchExists,
@@ -80,6 +81,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (BranchNameInvalid, ExitCode.WRONG_USE),
         (PatchError, ExitCode.NO),
         (Refused, ExitCode.NO),
+        (CaptureFailed, ExitCode.NO),
         (ProblemUnwritable, ExitCode.MACHINE_CANNOT),
         (IntegrationError, ExitCode.WRONG_USE),
         (Interrupted, ExitCode.INTERRUPTED),

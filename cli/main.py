@@ -14,6 +14,7 @@ import typer
 
 from cli import (
     bench,
+    capture,
     demo,
     doctor,
     evaluate,
@@ -38,8 +39,8 @@ app = typer.Typer(
     add_completion=False,
 )
 GROUPS = (
-    doctor, demo, profile, hot, extract, optimize, serve_model, evaluate, integrate, verify,
-    report, synth, library, bench,
+    doctor, demo, profile, hot, capture, extract, optimize, serve_model, evaluate, integrate,
+    verify, report, synth, library, bench,
 )  # fmt: skip
 for group in GROUPS:
     group.register(app)

@@ -81,6 +81,8 @@ class ContractOverride(Record):
     """What the user knows better about the contract."""
 
     writes: tuple[str, ...] | None = None
+    seen_writes: tuple[str, ...] = ()
+    """What captured calls wrote; added to what the reference is seen to write."""
     outputs: dict[int, OutputOverride] = Field(default_factory=dict)
 
 

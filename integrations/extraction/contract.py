@@ -37,6 +37,7 @@ def build_contract(
             number, outputs[number], change.model_dump(exclude_unset=True)
         )
     writes = observed.writes if override.writes is None else override.writes
+    writes = tuple(dict.fromkeys((*writes, *override.seen_writes)))
     missing = set(observed.writes) - set(writes)
     if missing:
         raise WorkloadsError(

@@ -190,7 +190,10 @@ class Capture:
                     "key": hashlib.sha256(key.encode()).hexdigest(), "calls": 0, "raised": {},
                     "values": told, "constructor": constructor, "overlaps": overlaps,
                     "writes": [], "unread": [], "returns": [],
-                    "grad": any(t.requires_grad for t in tensors.values()),
+                    "grad": any(
+                        t.requires_grad and not _told_of(told, n)["parameter"]
+                        for n, t in tensors.items()
+                    ),
                 }  # fmt: skip
                 if readable:
                     self._add_facts(form, tensors)

@@ -1,0 +1,1 @@
+"""Real workloads of a function, from the calls that a repository's own command makes."""
