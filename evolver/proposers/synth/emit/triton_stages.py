@@ -269,7 +269,13 @@ class Program(Values):
     # Selections.
 
     def _keys(
-        self, number: int, axis: int, whole: Place, *, first_is_largest: bool
+        self,
+        number: int,
+        axis: int,
+        whole: Place,
+        loops: tuple[Variable, ...],
+        *,
+        first_is_largest: bool,
     ) -> tuple[Block, list[Variable]]:
         """Value and position of each element in one integer, and the loops over the row.
 
@@ -278,9 +284,10 @@ class Program(Values):
         node = self.program.nodes[number]
         (operand,) = node.operands
         dtype = self.program.nodes[operand].type.dtype
-        used = self.used((*whole[:axis], *whole[axis + 1 :]))
-        own = [v for v in whole[axis].variables() if isinstance(node.op, ir.TopK)]
-        position, over = self.lanes.along(operand, axis, [*used, *own])
+        if isinstance(node.op, ir.TopK):
+            position, over = self.lanes.along(operand, axis, self.used(whole))
+        else:
+            position, over = whole[axis], loops
         x = self.value(operand, (*whole[:axis], position, *whole[axis + 1 :]))
         self.say(number)
         place = self.index(position)
@@ -301,7 +308,7 @@ class Program(Values):
         algorithm = self.plan.genes.algorithm(self.program, number)
         if algorithm == "argmax" or dtype not in PACKABLE:
             return self._top_k_by_masking(number, op, whole, loops)
-        keys, over = self._keys(number, op.axis, whole, first_is_largest=op.largest)
+        keys, over = self._keys(number, op.axis, whole, loops, first_is_largest=op.largest)
         if algorithm == "bitonic":
             found = self._top_k_by_sorting(number, op, keys, over, loops)
             if found is not None:
@@ -442,7 +449,7 @@ class Program(Values):
             raise EmitError(f"sorting {dtype.value}, which is no part of a key (line {node.line})")
         if not loops:
             return Block("0")
-        keys, over = self._keys(number, axis, whole, first_is_largest=descending)
+        keys, over = self._keys(number, axis, whole, loops, first_is_largest=descending)
         row = self._as_last_axis(keys, over)
         if row is None or len(over) > 1 or row[0] != keys.text:
             raise EmitError(f"sorting along an axis that is not the last (line {node.line})")
