@@ -63,7 +63,7 @@ def optimize(
         ),
     ] = None,
     islands: Annotated[
-        int | None, typer.Option(min=1, help="Archives side by side. Default: 2.")
+        int | None, typer.Option(min=1, max=1000, help="Archives side by side. Default: 2.")
     ] = None,
     adaptive: Annotated[
         bool | None,

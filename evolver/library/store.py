@@ -87,7 +87,7 @@ class Library:
         Raises:
             LibraryUnusable: the file is damaged or of another version.
         """
-        if not self.path.exists():
+        if not self._is_there():
             return []
         where, values = ("WHERE backend = ?", (backend.value,)) if backend else ("", ())
         query = f"SELECT body FROM entries {where} ORDER BY at DESC, id"  # noqa: S608 - constant text
@@ -101,12 +101,18 @@ class Library:
         Raises:
             LibraryUnusable: the file cannot be written, is damaged or of another version.
         """
-        if not self.path.exists():
+        if not self._is_there():
             return 0
         with self._connected(writable=True) as connection, _transaction(connection):
             before = _count(connection)
             connection.executemany("DELETE FROM entries WHERE id = ?", [(i,) for i in ids])
             return before - _count(connection)
+
+    def _is_there(self) -> bool:
+        try:
+            return self.path.exists()
+        except OSError as error:  # the name is too long, or a folder on the way is locked
+            raise self._unusable(str(error)) from error
 
     def _read(self, body: str) -> LibraryEntry:
         try:

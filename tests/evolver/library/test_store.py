@@ -106,6 +106,13 @@ def test_an_unfit_file_is_named_with_a_remedy(kind: str, tmp_path: Path) -> None
             library.add([make_entry(2)])
 
 
+def test_a_place_that_cannot_be_looked_at_is_told_like_any_other(tmp_path: Path) -> None:
+    library = Library(tmp_path / ("x" * 300))
+    for use in (library.entries, lambda: library.add([make_entry(1)]), lambda: library.forget([])):
+        with pytest.raises(LibraryUnusable, match="--no-library"):
+            use()
+
+
 def test_the_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KSMITH_LIBRARY", str(tmp_path / "mine.db"))
     assert library_path() == tmp_path / "mine.db"
