@@ -38,6 +38,8 @@ class Call:
     arguments: tuple[str, ...]
     state: tuple[str, ...]
     constructor: tuple[JsonValue, ...] | None = None
+    writes: tuple[str, ...] = ()
+    """Written arguments; where None is returned, they stand for what is returned."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class Client:
         self._next_handle = 0
         self._shared: Device | None = None
         self._compiled_for: set[str] = set()
+        self._writes: tuple[str, ...] = ()
 
     def share(self, device: Device) -> None:
         """From now on take turns on ``device`` with the workers of other candidates."""
@@ -107,6 +110,7 @@ class Client:
         Returns:
             What the compiler said of its kernels, where it compiles for a GPU.
         """
+        self._writes = call.writes
         reply = self.session.request(
             {
                 "kind": "load",
@@ -117,6 +121,7 @@ class Client:
                     "arguments": list(call.arguments),
                     "state": list(call.state),
                     "constructor": call.constructor,
+                    "writes": list(call.writes),
                 },
                 "build": None if build is None else asdict(build),
                 "compile_seconds": compile_seconds,
@@ -385,7 +390,7 @@ class Client:
 
     def _call(self, message: Mapping[str, Any], blobs: Sequence[bytes]) -> CallResult:
         try:
-            return read_call(message, blobs)
+            return read_call(message, blobs, writes=self._writes)
         except ProtocolError as error:
             raise self._nonsense(f"its report makes no sense: {error}") from error
 

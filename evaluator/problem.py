@@ -98,8 +98,20 @@ class Contract(Record):
     outputs: tuple[Output, ...]
     returns_tuple: bool
     """False when a single tensor is returned bare."""
+    returns_none: bool = False
+    """Whether None is returned; the outputs are then the written arguments, in their order."""
     writes: tuple[str, ...] = ()
     """Arguments that are modified in place; all others must stay unchanged."""
+
+    @model_validator(mode="after")
+    def _none_leaves_something_to_judge(self) -> Contract:
+        if not self.returns_none:
+            return self
+        if not self.writes:
+            raise ValueError("a function that returns None must write an argument")
+        if self.returns_tuple or tuple(o.alias_of for o in self.outputs) != self.writes:
+            raise ValueError("where None is returned, the outputs are the written arguments")
+        return self
 
 
 class Tolerance(Record):

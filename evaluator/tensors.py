@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evaluator.worker.protocol import CallFacts, ProtocolError, TensorFacts
+from evaluator.worker.protocol import NOTHING, CallFacts, ProtocolError, TensorFacts
 from evaluator.workload import DerivedWorkload, DType, TensorSpec, Workload
 
 Array = npt.NDArray[Any]
@@ -106,8 +106,8 @@ class CallResult:
     """The memory around each argument; it held ``GUARD_BYTE`` before the call."""
     earlier: tuple[Snapshot, ...] | None = None
     """The outputs of the call before as they were after this one, where that was asked."""
-    late: tuple[int, ...] = ()
-    """Outputs that changed after the caller's stream was through with the call."""
+    late: tuple[str, ...] = ()
+    """Outputs and written arguments that changed after the caller's stream was through."""
     new_threads: tuple[int, int] = (0, 0)
     """Threads that the call left behind: those that Python knows, and all."""
 
@@ -119,19 +119,38 @@ def widen(values: Array, dtype: str) -> Array:
     return values
 
 
-def read_call(message: Mapping[str, Any], blobs: Sequence[bytes]) -> CallResult:
-    """Build the result from a worker's reply.
+def read_call(
+    message: Mapping[str, Any], blobs: Sequence[bytes], *, writes: Sequence[str] = ()
+) -> CallResult:
+    """Build the result from a worker's reply; where None was returned, ``writes`` are the outputs.
 
     Raises:
         ProtocolError: the reply does not describe a call.
     """
     facts = CallFacts.read(message.get("call", {}))
-    return CallResult(
+    arguments = {t.name: _snapshot(t, blobs) for t in facts.arguments}
+    result = CallResult(
         container=facts.container,
         outputs=tuple(_snapshot(t, blobs) for t in facts.outputs),
-        arguments={t.name: _snapshot(t, blobs) for t in facts.arguments},
+        arguments=arguments,
         **_observations(message, blobs),
     )
+    if facts.container != NOTHING:
+        return result
+    if facts.outputs or not {*writes} <= arguments.keys():
+        raise ProtocolError("a call that returned None, with outputs or without its arguments")
+    return returning_arguments(result, writes)
+
+
+def returning_arguments(result: CallResult, names: Sequence[str]) -> CallResult:
+    """``result`` as if it had returned these of its arguments; its container stays what it is."""
+    return replace(result, outputs=tuple(_as_output(n, result.arguments[n]) for n in names))
+
+
+def _as_output(name: str, argument: Snapshot) -> Snapshot:
+    shares = (name, *argument.facts.shares)
+    facts = replace(argument.facts, name=f"argument {name}", shares=shares)
+    return replace(argument, facts=facts)
 
 
 def _observations(message: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, Any]:
@@ -144,7 +163,7 @@ def _observations(message: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[st
             "earlier": None
             if earlier is None
             else tuple(_snapshot(TensorFacts.read(t), blobs) for t in earlier),
-            "late": tuple(int(position) for position in message.get("late", ())),
+            "late": tuple(str(name) for name in message.get("late", ())),
             "new_threads": tuple(int(after[k]) - int(before[k]) for k in ("python", "all")),
         }
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:

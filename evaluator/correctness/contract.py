@@ -22,7 +22,8 @@ from evaluator.correctness.selection import follow_selection
 from evaluator.evaluation import OutputError
 from evaluator.problem import Contract, Output, OutputKind, Tolerance
 from evaluator.tensors import GUARD_BYTE, PLAIN_TENSOR, Array, CallResult, Snapshot
-from evaluator.worker.protocol import TensorFacts
+from evaluator.worker.protocol import NOTHING, TensorFacts
+from evaluator.workload import DType
 
 LOWER_PRECISION = "lower precision"
 """The kind of a fault."""
@@ -69,6 +70,8 @@ def check_call(
             _check_output(position, output, contract, tolerance, expected, got), faults, errors
         )
     for name in contract.writes:
+        _collect(_gap_fault(name, expected, got), faults, errors)
+    for name in _only_written(contract):
         _collect(_check_write(name, tolerance, expected, got), faults, errors)
     faults += _undeclared_writes(contract, expected, got)
     precision = tuple(_precisions(contract, expected, got))
@@ -86,26 +89,46 @@ def _writes_out_of_bounds(got: CallResult) -> list[Fault]:
 
 
 def _precisions(contract: Contract, expected: Expected, got: CallResult) -> Iterator[Precision]:
-    """The precision of every output that holds rounded numbers."""
+    """The precision of every output, and of every written argument, that holds rounded numbers."""
     for position, output in enumerate(contract.outputs):
         native = expected.native.outputs[position]
         lifted = expected.lifted.outputs[position] if expected.lifted is not None else None
-        if output.kind is not OutputKind.VALUES or not _is_wide_enough(native, lifted):
-            continue
-        own = native.array()
-        found = measure_precision(
-            got.outputs[position].facts.name,
-            *_ordered(
-                output.order_free_dim,
-                own if lifted is None else lifted.array(),
-                own,
-                got.outputs[position].array(),
-            ),
-            dtype=native.facts.dtype,
-            reduction_length=expected.reduction_length,
-        )
-        if found is not None:
-            yield found
+        if output.kind is OutputKind.VALUES:
+            alias = output.alias_of if output.alias_of in contract.writes else None
+            mine, dim = got.outputs[position], output.order_free_dim
+            yield from _precision(native, lifted, mine, expected, dim=dim, argument=alias)
+    for name in _only_written(contract):
+        native = expected.native.arguments[name]
+        lifted = expected.lifted.arguments[name] if expected.lifted is not None else None
+        yield from _precision(native, lifted, got.arguments[name], expected, argument=name)
+
+
+def _precision(
+    native: Snapshot,
+    lifted: Snapshot | None,
+    mine: Snapshot,
+    expected: Expected,
+    *,
+    dim: int | None = None,
+    argument: str | None = None,
+) -> Iterator[Precision]:
+    """At most one; of a written argument what the reference changes, for the rest is exact."""
+    if not _is_wide_enough(native, lifted):
+        return
+    own = native.array()
+    arrays = _ordered(dim, own if lifted is None else lifted.array(), own, mine.array())
+    if argument is not None and dim is None:
+        held = expected.native.arguments[argument].with_storage(expected.inputs[argument])
+        changed = own != held.array()
+        arrays = tuple(a[changed] for a in arrays)
+    found = measure_precision(
+        mine.facts.name,
+        *arrays,
+        dtype=native.facts.dtype,
+        reduction_length=expected.reduction_length,
+    )
+    if found is not None:
+        yield found
 
 
 def _is_wide_enough(native: Snapshot, lifted: Snapshot | None) -> bool:
@@ -144,6 +167,10 @@ def alias_of(output: Snapshot, arguments: Mapping[str, Snapshot]) -> str | None:
 
 def _form_fault(contract: Contract, native: CallResult, got: CallResult) -> Fault | None:
     """The first way in which container, count, type, shape or aliasing is wrong."""
+    if contract.returns_none != (got.container == NOTHING):
+        returned = "None" if got.container == NOTHING else f"a {got.container}"
+        right = "None" if contract.returns_none else "tensors"
+        return Fault("wrong container", f"returned {returned}, expected {right}")
     if contract.returns_tuple != (got.container in ("tuple", "list")):
         form = "a tuple" if contract.returns_tuple else "a bare tensor"
         return Fault("wrong container", f"returned a {got.container}, expected {form}")
@@ -291,14 +318,29 @@ def _check_indices(
     return Fault("wrong indices", f"{got.outputs[position].facts.name}: {problem}")
 
 
+def _only_written(contract: Contract) -> list[str]:
+    """The written arguments that are not returned as well."""
+    returned = {o.alias_of for o in contract.outputs}
+    return [name for name in contract.writes if name not in returned]
+
+
+def _gap_fault(name: str, expected: Expected, got: CallResult) -> Fault | None:
+    """Whether memory between the elements of a written argument was written."""
+    mine = got.arguments[name]
+    if _gaps(mine) == _gaps(Snapshot(mine.facts, expected.inputs[name])):
+        return None
+    return Fault("wrote between elements", f"argument {name}: memory between rows changed")
+
+
 def _check_write(
     name: str, tolerance: Tolerance, expected: Expected, got: CallResult
-) -> Fault | OutputError:
-    """A declared write: values like an output, and the gaps between its elements untouched."""
+) -> Fault | OutputError | None:
+    """A declared write's values; integers are exact, but for what caches are quantised to."""
     mine, native = got.arguments[name], expected.native.arguments[name]
-    if _gaps(mine) != _gaps(Snapshot(mine.facts, expected.inputs[name])):
-        return Fault("wrote between elements", f"argument {name}: memory between rows changed")
     lifted = expected.lifted.arguments[name] if expected.lifted is not None else None
+    dtype = DType(native.facts.dtype)
+    if not (dtype.is_floating or dtype in (DType.INT8, DType.UINT8)):
+        return _check_exact(mine, native, lifted)
     result = _check_values(mine, native, lifted, tolerance, expected, None)
     if isinstance(result, OutputError):
         return result.model_copy(update={"name": f"argument {name}"})

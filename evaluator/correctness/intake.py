@@ -17,7 +17,8 @@ from evaluator.errors import ReferenceFailed, WorkerLost
 from evaluator.problem import Contract, Entry, Output, OutputKind
 from evaluator.sandbox import Sandbox
 from evaluator.session import RequestFailed, Role, Session, WorkerOptions
-from evaluator.tensors import PLAIN_TENSOR, CallResult, input_storages
+from evaluator.tensors import PLAIN_TENSOR, CallResult, input_storages, returning_arguments
+from evaluator.worker.protocol import NOTHING
 from evaluator.workload import DType, Workload
 from policies.model import EvaluatorPolicy
 
@@ -41,6 +42,8 @@ class ReferenceFacts:
 
     outputs: tuple[OutputFacts, ...]
     returns_tuple: bool
+    returns_none: bool
+    """Then the outputs are the written arguments."""
     writes: tuple[str, ...]
     deterministic: bool
     """Whether two runs on the same input gave the same bits, on every workload."""
@@ -57,7 +60,12 @@ class ReferenceFacts:
             )
             for o in self.outputs
         )
-        return Contract(outputs=outputs, returns_tuple=self.returns_tuple, writes=self.writes)
+        return Contract(
+            outputs=outputs,
+            returns_tuple=self.returns_tuple,
+            returns_none=self.returns_none,
+            writes=self.writes,
+        )
 
 
 def inspect_reference(
@@ -105,6 +113,7 @@ def inspect_reference(
     return ReferenceFacts(
         outputs=first.outputs,
         returns_tuple=first.returns_tuple,
+        returns_none=first.returns_none,
         writes=first.writes,
         deterministic=all(f.deterministic for f in facts),
     )
@@ -169,14 +178,25 @@ def _facts(client: Client, workload: Workload, policy: EvaluatorPolicy) -> Refer
     writes: set[str] = set()
     for seed, result in zip(_SEEDS, results[:2], strict=True):
         writes |= set(changed_arguments(input_storages(workload, seed), result))
+    ordered = tuple(n for n in workload.arguments if n in writes)
+    returns_none = first.container == NOTHING
+    if returns_none and not ordered:
+        raise ReferenceFailed(
+            f"the reference returns None on workload {workload.name!r} and leaves every argument "
+            "as it was: there is nothing to judge; give it values on which it writes something"
+        )
+    if returns_none:
+        first = returning_arguments(first, ordered)
+        again = returning_arguments(again, ordered)
     arguments = first.arguments
     return ReferenceFacts(
         outputs=tuple(
             OutputFacts(DType(o.facts.dtype), o.facts.shape, alias_of(o, arguments))
             for o in first.outputs
         ),
-        returns_tuple=first.container != "tensor",
-        writes=tuple(n for n in workload.arguments if n in writes),
+        returns_tuple=first.container not in ("tensor", NOTHING),
+        returns_none=returns_none,
+        writes=ordered,
         deterministic=same_bits(first, again),
     )
 
@@ -184,7 +204,7 @@ def _facts(client: Client, workload: Workload, policy: EvaluatorPolicy) -> Refer
 def _signature(facts: ReferenceFacts) -> tuple[object, ...]:
     """What must be the same in every workload; dtypes and shapes may differ."""
     aliases = tuple(o.alias_of for o in facts.outputs)
-    return (aliases, facts.returns_tuple, facts.writes)
+    return (aliases, facts.returns_tuple, facts.returns_none, facts.writes)
 
 
 def _default_sandbox() -> Sandbox:

@@ -30,7 +30,7 @@ from evaluator.evaluation import (
 from evaluator.problem import Problem
 from evaluator.session import RequestFailed, Role, WorkerCrashed, WorkerTimedOut
 from evaluator.tensors import CallResult, storage_sizes
-from evaluator.worker.protocol import ProtocolError
+from evaluator.worker.protocol import NOTHING, ProtocolError
 from evaluator.workload import Workload
 from policies.model import EvaluatorPolicy
 
@@ -269,12 +269,11 @@ def check_result(
 def _was_overwritten(before: CallResult, after: CallResult) -> bool:
     """Whether the outputs of a call are others after the next call on other content."""
     now = after.earlier
-    if now is None or len(now) != len(before.outputs):
+    outputs = () if before.container == NOTHING else before.outputs
+    if now is None or len(now) != len(outputs):
         raise ProtocolError("the outputs of the call before are not reported")
-    owned = [
-        i for i, o in enumerate(before.outputs) if not set(o.facts.shares) & {*before.arguments}
-    ]
-    return any(before.outputs[i].array().tobytes() != now[i].array().tobytes() for i in owned)
+    owned = [i for i, o in enumerate(outputs) if not set(o.facts.shares) & {*before.arguments}]
+    return any(outputs[i].array().tobytes() != now[i].array().tobytes() for i in owned)
 
 
 def _look_around(
@@ -289,7 +288,7 @@ def _look_around(
     """
     shown = "a held-out workload" if workload.held_out else f"workload {workload.name}"
     if result.late:
-        evidence = f"{shown}: output {result.late[0]} changed after the call's stream had ended"
+        evidence = f"{shown}: {result.late[0]} changed after the call's stream had ended"
         flag = Flag(rule="late-work", severity=Severity.VIOLATION, evidence=evidence)
         findings.flags.append(flag)
         raise Ended(Status.CHEATING_SUSPECTED, evidence, correctness=findings.correctness)

@@ -7,6 +7,7 @@ which arguments does no output depend? Other stages take these facts from ``Inta
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -14,6 +15,7 @@ from pydantic import Field
 
 from evaluator.correctness.budget import error_budget
 from evaluator.correctness.comparison import compare_values
+from evaluator.correctness.contract import check_call
 from evaluator.correctness.expected import Expected
 from evaluator.evaluation import Flag, Severity
 from evaluator.problem import Contract, OutputKind, Tolerance
@@ -27,6 +29,8 @@ from evaluator.workload import (
     Variation,
     Workload,
 )
+
+NOTHING_WRITTEN = "leaving them as they were"
 
 Run = Callable[[DerivedWorkload], CallResult]
 
@@ -57,12 +61,27 @@ def trivial_outputs(
     """
     found = {}
     for position, output in enumerate(contract.outputs):
-        if output.kind is not OutputKind.VALUES or output.alias_of is not None:
+        is_argument = output.alias_of is not None and output.alias_of not in contract.writes
+        if output.kind is not OutputKind.VALUES or is_argument:
             continue
         tricks = _accepted_tricks(tolerance, workload, expected, position)
         if tricks:
             found[f"output {position}"] = tuple(tricks)
+    if contract.writes and all(_holds_unwritten(contract, tolerance, e) for e in expected):
+        found["written arguments"] = (NOTHING_WRITTEN,)
     return found
+
+
+def _holds_unwritten(contract: Contract, tolerance: Tolerance, expected: Expected) -> bool:
+    """Whether a candidate passes that returns what it must and writes nothing."""
+    native = expected.native
+    before = {n: a.with_storage(expected.inputs[n]) for n, a in native.arguments.items()}
+    outputs = tuple(
+        mine if output.alias_of is None else mine.with_storage(expected.inputs[output.alias_of])
+        for output, mine in zip(contract.outputs, native.outputs, strict=True)
+    )
+    idle = replace(native, outputs=outputs, arguments=before)
+    return not check_call(contract, tolerance, expected, idle).faults
 
 
 def degenerate_flags(workload: Workload, trivial: dict[str, tuple[str, ...]]) -> list[Flag]:

@@ -18,6 +18,7 @@ from evaluator.correctness.expected import Expected
 from evaluator.correctness.intake import load_reference, run_reference
 from evaluator.correctness.precision import measure_precision
 from evaluator.correctness.probe import (
+    NOTHING_WRITTEN,
     Intake,
     degenerate_flags,
     find_unused,
@@ -85,6 +86,7 @@ class Reference:
         """
         flags: list[Flag] = []
         trivial: dict[str, tuple[str, ...]] = {}
+        idle = 0
         for workload in workloads:
             expected = [self.expected(workload, seed) for seed in seeds]
             again = run_reference(self.client, workload, seeds[0], self._policy)
@@ -94,6 +96,13 @@ class Reference:
             found = trivial_outputs(self.problem.contract, self.tolerance, workload, expected)
             flags += degenerate_flags(workload, found)
             trivial |= found
+            idle += (NOTHING_WRITTEN,) in found.values()
+        if self.problem.contract.returns_none and idle == len(workloads):
+            raise ReferenceFailed(
+                "a candidate that does nothing would pass: on no workload do the written "
+                f"arguments ({', '.join(self.problem.contract.writes)}) differ enough from what "
+                "they were before the call; give them other values in problem.yaml"
+            )
         unused = self._unused(smallest(workloads), seeds[0])
         flags += unused_flags(unused)
         return Intake(flags=tuple(flags), trivial=trivial, unused=unused)
@@ -245,17 +254,22 @@ def reference_call(problem: Problem) -> Call:
     """What to call in ``reference.py``."""
     entry = problem.entry
     return Call(
-        entry.function, entry.class_name, problem.arguments, problem.state, entry.constructor
+        entry.function,
+        entry.class_name,
+        problem.arguments,
+        problem.state,
+        entry.constructor,
+        problem.contract.writes,
     )
 
 
 def candidate_call(problem: Problem) -> Call:
     """What to call in a candidate."""
-    entry = problem.entry
-    if entry.constructor is not None:
-        owner = entry.candidate_function
-        return Call(entry.function, owner, problem.arguments, problem.state, entry.constructor)
-    return Call(problem.entry.candidate_function, None, problem.parameters, ())
+    entry, writes = problem.entry, problem.contract.writes
+    if entry.constructor is None:
+        return Call(entry.candidate_function, None, problem.parameters, (), writes=writes)
+    owner, arguments = entry.candidate_function, problem.arguments
+    return Call(entry.function, owner, arguments, problem.state, entry.constructor, writes)
 
 
 def _unlifted_flag(workload: Workload) -> Flag:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .protocol import BlobList, CallFacts, TensorFacts
+from .protocol import NOTHING, BlobList, CallFacts, TensorFacts
 
 
 class BrokenContract(Exception):
@@ -29,6 +29,8 @@ class Target:
     state: tuple[str, ...]
     constructor: Sequence[Any] | None = None
     """What the class is constructed with; None makes its instance from the state alone."""
+    writes: tuple[str, ...] = ()
+    """Arguments that the contract says are written."""
 
     def bind(self, module: Mapping[str, Any], values: Mapping[str, Any]) -> BoundCall:
         """Return the callable and the positional arguments for ``values``.
@@ -119,14 +121,14 @@ def describe_call(
     """Copy what the call returned and its tensor arguments into ``blobs``.
 
     Raises:
-        BrokenContract: something other than a tensor or a tuple of tensors was returned.
+        BrokenContract: something other than None, a tensor or a tuple of tensors was returned.
     """
     tensors = {n: v for n, v in values.items() if isinstance(v, torch.Tensor)}
     outputs = output_tensors(returned)
     named = {**{f"output {i}": t for i, t in enumerate(outputs)}, **tensors}
     stored = _Storages(named, blobs)
     return CallFacts(
-        container="tensor" if isinstance(returned, torch.Tensor) else type(returned).__name__,
+        container=_container(returned),
         outputs=tuple(stored.facts(f"output {i}") for i in range(len(outputs))),
         arguments=tuple(stored.facts(name) for name in tensors),
         lifted=lifted,
@@ -140,11 +142,13 @@ def describe_tensors(tensors: Sequence[torch.Tensor], blobs: BlobList) -> list[d
 
 
 def output_tensors(returned: Any) -> Sequence[torch.Tensor]:
-    """Return the tensors of a bare tensor, tuple or list.
+    """Return the tensors of a bare tensor, tuple or list; none of None.
 
     Raises:
         BrokenContract: it is something else, or holds something else.
     """
+    if returned is None:
+        return ()
     if isinstance(returned, torch.Tensor):
         return (returned,)
     if not isinstance(returned, (tuple, list)):
@@ -153,6 +157,33 @@ def output_tensors(returned: Any) -> Sequence[torch.Tensor]:
         if not isinstance(item, torch.Tensor):
             raise BrokenContract(f"output {position} is {_type_name(item)}, not a tensor")
     return tuple(returned)
+
+
+def _container(returned: Any) -> str:
+    if returned is None:
+        return NOTHING
+    return "tensor" if isinstance(returned, torch.Tensor) else type(returned).__name__
+
+
+def held(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Further handles on the memory of ``values``, that a call does not get."""
+    return {n: v.detach() if isinstance(v, torch.Tensor) else v for n, v in values.items()}
+
+
+def in_memory(values: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` after a call; one that was pointed at other memory as the caller's memory has it.
+
+    Args:
+        values: what was called with.
+        before: what ``held`` gave before the call.
+    """
+    return {n: v if _same_memory(v, before[n]) else before[n] for n, v in values.items()}
+
+
+def _same_memory(value: Any, before: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return True
+    return bool(value.untyped_storage().data_ptr() == before.untyped_storage().data_ptr())
 
 
 def as_json(facts: CallFacts) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Arguments and outputs of a call live on until the next call's arguments exist, so that no
 address comes twice in a row. Beside outputs and arguments the reply holds the guard zones,
-the outputs of the call before as they are now, whether outputs changed after the stream that
+the outputs of the call before as they are now, what changed after the stream that
 the caller waits on had ended, and how many threads there are. Nothing is judged here.
 """
 
@@ -10,14 +10,23 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from . import interpreter
 from .arena import Arena, poison_freed_memory
-from .calls import Target, as_json, describe_call, describe_tensors, lift, output_tensors
+from .calls import (
+    Target,
+    as_json,
+    describe_call,
+    describe_tensors,
+    held,
+    in_memory,
+    lift,
+    output_tensors,
+)
 from .inputs import generate, jittered
 from .lifting import Float64Mode
 from .protocol import BlobList, Frame
@@ -33,7 +42,7 @@ class CheckedCalls:
         """Call once on the inputs of the request's seed; ``lifted`` computes in float64.
 
         Raises:
-            BrokenContract: something other than a tensor or a tuple of tensors was returned.
+            BrokenContract: something other than None, a tensor or a tuple of tensors was returned.
         """
         device, lifted = request["device"], request["lifted"]
         interpreter.record_launches(request["declared"])
@@ -46,6 +55,7 @@ class CheckedCalls:
         if request["jitter"]:
             values = jittered(values, amplitude=request["jitter"], seed=request["jitter_number"])
         bound = target.bind(module, values)
+        before = held(values)
         poison_freed_memory(request["poison"], device)
         threads = _threads()
         if lifted:
@@ -53,7 +63,8 @@ class CheckedCalls:
                 returned = bound()
         else:
             returned = bound()
-        late = _late_outputs(returned, device)
+        values = in_memory(values, before)
+        late = _late(returned, {n: values[n] for n in target.writes}, device)
         blobs = BlobList()
         facts = describe_call(returned, values, blobs, lifted=lifted)
         message = {
@@ -68,19 +79,19 @@ class CheckedCalls:
         return Frame(message, blobs.blobs)
 
 
-def _late_outputs(returned: Any, device: str) -> list[int]:
-    """Numbers of the outputs that differ once the whole device is idle.
+def _late(returned: Any, written: Mapping[str, torch.Tensor], device: str) -> list[str]:
+    """Names of the outputs and written arguments that differ once the whole device is idle.
 
-    The copies are queued where the caller would use the outputs: behind the call, on the
+    The copies are queued where the caller would use them: behind the call, on the
     current stream.
     """
     if not device.startswith("cuda"):
         return []
-    outputs: Sequence[torch.Tensor] = output_tensors(returned)
-    early = [torch.Tensor.detach(o).clone() for o in outputs]
+    named = {f"output {i}": t for i, t in enumerate(output_tensors(returned))}
+    named |= {f"argument {n}": t for n, t in written.items()}
+    early = {name: torch.Tensor.detach(t).clone() for name, t in named.items()}
     torch.cuda.synchronize()
-    pairs = enumerate(zip(early, outputs, strict=True))
-    return [i for i, (was, now) in pairs if not torch.equal(_bits(was), _bits(now))]
+    return [n for n, was in early.items() if not torch.equal(_bits(was), _bits(named[n]))]
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -78,6 +78,7 @@ class Worker:
             tuple(entry["arguments"]),
             tuple(entry["state"]),
             entry["constructor"],
+            tuple(entry["writes"]),
         )
         module = import_source(request["source"], MODULE_NAME)
         self._module = module.__dict__

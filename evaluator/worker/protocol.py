@@ -17,6 +17,8 @@ from typing import Any
 HEADER = struct.Struct("<II")
 MAX_JSON_BYTES = 16 << 20
 MAX_BLOBS = 4096
+NOTHING = "none"
+"""The container of a call that returned None."""
 _LARGEST_NUMBER = 1 << 62
 _REPLAY_MIN_CALLS = 16
 
@@ -77,7 +79,7 @@ class TensorFacts:
 class CallFacts:
     """What one call returned and left behind.
 
-    ``container`` is the returned object's type: ``tensor``, ``tuple``, ``list``.
+    ``container`` is the returned object's type: ``tensor``, ``tuple``, ``list``, ``none``.
     """
 
     container: str

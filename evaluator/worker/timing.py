@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from .calls import BoundCall, Target
+from .calls import BoundCall, Target, held, in_memory
 from .inputs import generate
 from .protocol import calls_per_replay
 
@@ -35,6 +35,12 @@ class BufferSet:
     values: dict[str, Any]
     call: BoundCall
     saved: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    memory: Mapping[str, Any]
+    """Handles of our own on the arguments."""
+
+    def seen(self) -> Mapping[str, Any]:
+        """The arguments as the caller's memory has them."""
+        return in_memory(self.values, self.memory)
 
     def restore(self) -> None:
         """Undo what earlier calls wrote."""
@@ -120,9 +126,9 @@ class TimedTarget:
             pick: which of the calls on that buffer within a graph, modulo their number.
         """
         if self._graph is None:
-            return self.last_output, self._sets[self.last_index].values, self.last_index
+            return self.last_output, self._sets[self.last_index].seen(), self.last_index
         outputs = self._graph_outputs[index :: len(self._sets)]
-        return outputs[pick % len(outputs)], self._sets[index].values, index
+        return outputs[pick % len(outputs)], self._sets[index].seen(), index
 
     def _schedule(self, calls: int) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
         """The calls of one block; made as it is read, or time per call would pass outside it."""
@@ -237,7 +243,7 @@ def _buffer_set(
     for name in writes:
         live = storage_bytes(values[name])
         saved.append((live, live.clone()))
-    return BufferSet(values, target.bind(module, values), saved)
+    return BufferSet(values, target.bind(module, values), saved, held(values))
 
 
 def _compile(sets: Sequence[BufferSet]) -> None:

@@ -75,12 +75,21 @@ class _Probe:
         for other in _others(tensor, old, spec):
             self.restore()
             tensor[where] = other
-            changed = not _same(self.before, self.run())
+            changed = not _same(self.before, self._without(name, where, other))
             self.restore()
             tensor[where] = old
             if changed:
                 return True
         return False
+
+    def _without(self, name: str, where: tuple[int, ...], other: torch.Tensor) -> Sequence[Any]:
+        """Call; an element of ``name`` that was left as it is (``other``) shows nothing."""
+        after = self.run()
+        if name in self._writes:
+            position = len(self.outputs) + list(self._writes).index(name)
+            if _same([after[position][where]], [other]):
+                after[position][where] = self.before[position][where]
+        return after
 
     def written_bytes(self, other: _Probe) -> float:
         """Bytes of fresh outputs and of declared writes whose values follow the inputs."""

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
 from evaluator.correctness.intake import ReferenceFacts
 from evaluator.problem import Assumption, Contract, Output, OutputKind
+from evaluator.records import complaint
 from integrations.errors import WorkloadsError
 from integrations.extraction.selections import Tags
 from integrations.workloads import ContractOverride
@@ -24,7 +27,12 @@ def build_contract(
             itself.
     """
     observed = facts.contract()
+    writes = observed.writes if override.writes is None else override.writes
+    writes = tuple(dict.fromkeys((*writes, *override.seen_writes)))
     outputs = list(observed.outputs)
+    if observed.returns_none:  # what was not seen to be written is exact, unless the user knows
+        seen = {o.alias_of: o for o in outputs}
+        outputs = [seen.get(n, Output(kind=OutputKind.EXACT, alias_of=n)) for n in writes]
     assumptions: list[Assumption] = []
     if len(tags) == len(outputs):
         outputs = _with_selections(outputs, tags, assumptions)
@@ -36,15 +44,17 @@ def build_contract(
         outputs[number] = _overridden(
             number, outputs[number], change.model_dump(exclude_unset=True)
         )
-    writes = observed.writes if override.writes is None else override.writes
-    writes = tuple(dict.fromkeys((*writes, *override.seen_writes)))
     missing = set(observed.writes) - set(writes)
     if missing:
         raise WorkloadsError(
             f"contract.writes leaves out {', '.join(sorted(missing))}, which the reference was "
             "seen to write"
         )
-    contract = Contract(outputs=tuple(outputs), returns_tuple=observed.returns_tuple, writes=writes)
+    changed = observed.model_copy(update={"outputs": tuple(outputs), "writes": writes})
+    try:
+        contract = Contract.model_validate(changed.model_dump())
+    except ValidationError as error:
+        raise WorkloadsError(f"contract: {complaint(error)}") from error
     return contract, assumptions
 
 

@@ -74,6 +74,7 @@ def render_behaviour_test(
         has_choices=any(o.kind is OutputKind.INDICES for o in outputs),
         any_order_free=any(o.order_free_dim is not None for o in outputs),
         comparison=_comparison(problem.contract),
+        returns_none=problem.contract.returns_none,
     )
     return text.rstrip() + "\n"
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,8 @@ from evaluator.correctness.comparison import compare_values
 from evaluator.correctness.contract import CheckResult, check_call, same_bits
 from evaluator.correctness.expected import Expected
 from evaluator.problem import Contract, Output, OutputKind, Tolerance
-from evaluator.tensors import CallResult
+from evaluator.tensors import CallResult, returning_arguments
+from evaluator.worker.protocol import NOTHING
 from tests.evaluator.calls import make_call, make_expected, make_snapshot
 
 ONE_OUTPUT = Contract(outputs=(Output(),), returns_tuple=True)
@@ -249,3 +251,59 @@ def test_the_worst_element_is_found_in_any_block(shape: tuple[int, ...]) -> None
     error = check(expected_of(wide), make_call([wrong])).errors[0]
     assert error.worst_index == np.unravel_index(at, shape)
     assert abs(error.max_abs_error - 2.0) < 1e-5
+
+
+WRITES = Contract(
+    outputs=(Output(alias_of="x"),), returns_tuple=False, returns_none=True, writes=("x",)
+)
+
+
+def written(before: Any, after: Any) -> tuple[Expected, Callable[..., CallResult]]:
+    """What a function that returns None must leave in ``x``, and calls that leave something."""
+
+    def leaving(values: Any, container: str = NOTHING) -> CallResult:
+        call = make_call([], {"x": values}, container=container)
+        return returning_arguments(call, ["x"])
+
+    inputs = {"x": make_snapshot("x", before).storage}
+    return replace(make_expected(leaving(after), None), inputs=inputs), leaving
+
+
+def test_where_none_is_returned_the_written_argument_is_judged() -> None:
+    before, after = truth(1).astype(np.float32), truth(2).astype(np.float32)
+    expected, leaving = written(before, after)
+    half = np.concatenate([after[:4], before[4:]])
+    assert not check(expected, leaving(after), WRITES).faults
+    assert kinds(check(expected, leaving(before), WRITES)) == ["wrong values"]
+    assert kinds(check(expected, leaving(half), WRITES)) == ["wrong values"]
+    assert kinds(check(expected, leaving(after, "tensor"), WRITES)) == ["wrong container"]
+
+
+def test_a_low_precision_shows_although_most_of_the_argument_is_left_as_it_was() -> None:
+    before = truth(1).astype(np.float32)
+    wide = before.astype(np.float64)
+    wide[:1] = truth(2, (1, 64))
+    expected, leaving = written(before, wide.astype(np.float32))
+    rough = wide.astype(np.float32)
+    rough[:1] = rough[:1].astype(np.float16)
+    loose = Tolerance(relative=0.01)
+    found = check_call(WRITES, loose, expected, leaving(rough))
+    assert kinds(found) == ["lower precision"]
+
+
+def test_a_written_integer_that_is_off_by_one_is_wrong() -> None:
+    pages = np.arange(64, dtype=np.int32)
+    expected, leaving = written(np.zeros_like(pages), pages)
+    exact = WRITES.model_copy(
+        update={"outputs": (Output(kind=OutputKind.EXACT, alias_of="x"),)}, deep=True
+    )
+    assert kinds(check(expected, leaving(pages + 1), exact)) == ["wrong values"]
+    returns_nothing_of_it = Contract(outputs=(), returns_tuple=True, writes=("x",))
+    other = replace(expected, native=make_call([], {"x": pages}))
+    got = make_call([], {"x": pages + 1})
+    assert kinds(check(other, got, returns_nothing_of_it)) == ["wrong values"]
+
+
+def test_none_without_a_write_is_no_contract() -> None:
+    with pytest.raises(ValueError, match="must write an argument"):
+        Contract(outputs=(), returns_tuple=False, returns_none=True)

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from evaluator.candidate import BackendName
 from evaluator.correctness.intake import ReferenceFacts, inspect_reference
 from evaluator.errors import ReferenceFailed
-from evaluator.problem import Entry, LoadedProblem, OutputKind
-from tests.builders import make_problem
+from evaluator.problem import Contract, Entry, LoadedProblem, Output, OutputKind
+from evaluator.supervisor import LocalEvaluator
+from evaluator.workload import Workload
+from tests.builders import make_problem, make_tensor
 
 pytestmark = pytest.mark.sandbox
 
@@ -71,3 +74,37 @@ def test_a_missing_entry_is_refused() -> None:
             problem.state,
             problem.workloads,
         )
+
+
+def writer(body: str) -> LoadedProblem:
+    """A function ``fill(out, x)`` that returns None, with the contract that it should have."""
+    return make_problem(
+        source=f"import torch\ndef fill(out, x):\n    {body}\n",
+        entry=Entry(function="fill", candidate_function="fill"),
+        arguments=("out", "x"),
+        contract=Contract(
+            outputs=(Output(alias_of="out"),),
+            returns_tuple=False,
+            returns_none=True,
+            writes=("out",),
+        ),
+        workloads=(
+            Workload(name="w", arguments={"out": make_tensor(4, 8), "x": make_tensor(4, 8)}),
+        ),
+    )
+
+
+def test_a_function_that_returns_none_has_its_written_arguments_for_outputs() -> None:
+    loaded = writer("out[:2] = x[:2] * 2")
+    assert inspect(loaded).contract() == loaded.problem.contract
+
+
+def test_a_function_that_returns_none_and_writes_nothing_is_refused_with_the_reason() -> None:
+    with pytest.raises(ReferenceFailed, match="leaves every argument as it was"):
+        inspect(writer("x + out"))
+
+
+@pytest.mark.parametrize("body", ["out.mul_(1 + 1e-9)", "out[:0] = x[:0]"])
+def test_a_problem_that_a_candidate_solves_by_doing_nothing_is_refused(body: str) -> None:
+    with pytest.raises(ReferenceFailed, match="does nothing would pass"):
+        LocalEvaluator(writer(body), BackendName.CPP).__enter__()

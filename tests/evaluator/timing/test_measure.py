@@ -99,9 +99,11 @@ def measured_clients(
     verdict: str | None = None,
     rng: random.Random | None = None,
     monitor: FakeMonitor | None = None,
+    writes: bool = False,
 ) -> Measurement:
     def contestant(client: ScriptedClient) -> Contestant:
-        return Contestant(cast(Client, client), handle=0, clock=clock)
+        made = Contestant(cast(Client, client), handle=0, clock=clock)
+        return replace(made, buffers=4, calls=64, in_place=True) if writes else made
 
     return measure(
         contestant(own),
@@ -178,6 +180,31 @@ def test_rounds_that_are_slow_but_undisturbed_are_waited_for() -> None:
 
     found = measured(slow, lambda _: took(2e6))
     assert len(found.log_ratios[Baseline.EAGER]) >= 5
+
+
+class FindsItsResult(ScriptedClient):
+    """After the first call on each of four buffers, a call takes a tenth."""
+
+    def block(self, handle: int, calls: int, *, seconds: float) -> BlockTime:
+        full = super().block(handle, calls, seconds=seconds)
+        share = (min(calls, 4) + max(0, calls - 4) / 10) / calls
+        taken = {"claimed_ns": full.claimed_ns * share, "until_idle_ns": full.claimed_ns * share}
+        return replace(full, wall_ns=int(full.wall_ns * share), **taken)
+
+
+def test_work_that_is_skipped_where_its_result_stands_is_told_from_honest_work() -> None:
+    def once(_number: int) -> BlockTime:
+        return took(1e5)
+
+    def suspected(own: ScriptedClient, eager: ScriptedClient) -> str:
+        return measured_clients(own, eager, Clock.WALL_PINNED, writes=True).suspicion or ""
+
+    assert "result stands in a written argument" in suspected(
+        FindsItsResult(once), ScriptedClient(once)
+    )
+    assert not suspected(ScriptedClient(once), ScriptedClient(once))
+    # Where restoring alone makes the next calls slow, the reference shows it as well.
+    assert "result stands" not in suspected(FindsItsResult(once), FindsItsResult(once))
 
 
 class LastRound(random.Random):

@@ -18,7 +18,7 @@ from tests.integrations.extraction.conftest import Extract
 
 def facts(*dtypes: DType, writes: tuple[str, ...] = ()) -> ReferenceFacts:
     outputs = tuple(OutputFacts(d, (4,), None) for d in dtypes)
-    return ReferenceFacts(outputs, len(dtypes) > 1, writes, True)
+    return ReferenceFacts(outputs, len(dtypes) > 1, False, writes, True)
 
 
 def contract_of(extract_from: Extract, body: str, *dtypes: DType) -> Contract:
