@@ -17,7 +17,14 @@ from evolver.proposers.synth.emit.index import text_of as text_of_index
 from evolver.proposers.synth.emit.lanes import Lanes
 from evolver.proposers.synth.emit.memory import Memory, Tensor
 from evolver.proposers.synth.emit.names import Names, wanted_name
-from evolver.proposers.synth.emit.places import Below, Condition, Source, cut_of, open_sources
+from evolver.proposers.synth.emit.places import (
+    Below,
+    Condition,
+    Source,
+    compared,
+    cut_of,
+    open_sources,
+)
 from evolver.proposers.synth.emit.scopes import EmitError, Scopes
 from evolver.proposers.synth.extents import Extent
 from evolver.proposers.synth.plan import Plan
@@ -177,7 +184,8 @@ class Values(ABC):
 
     def _condition(self, condition: Condition) -> str:
         if isinstance(condition, Below):
-            return f"{self.index(condition.index)} < {self.size(condition.bound)}"
+            inner, sign, bound = compared(condition)
+            return f"{self.index(inner)} {sign} {self.size(bound)}"
         return f"({self.index(condition.index)}) % {condition.by} == 0"
 
     def _atom(self, atom: Atom) -> str:

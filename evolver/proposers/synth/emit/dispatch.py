@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolver.proposers.synth.aten import AtenGroup
+from evolver.proposers.synth.emit.call import head_lines, indented
 from evolver.proposers.synth.emit.reference import Reference
 from evolver.proposers.synth.emit.scopes import EmitError
 from evolver.proposers.synth.plan import Plan
@@ -27,7 +28,7 @@ def entry(
     Raises:
         EmitError: nothing tells two groups apart.
     """
-    parameters = ", ".join(reference.parameters)
+    parameters = reference.parameters
     if len(bodies) == 1:
         return _function(reference.function, parameters, bodies[0])
     texts, lines = [], []
@@ -35,13 +36,14 @@ def entry(
     for number, (body, check) in enumerate(zip(bodies, checks, strict=True), 1):
         name = f"_{reference.function}_{number}"
         texts.append(_function(name, parameters, body))
-        lines += [f"if {check}:", f"    return {name}({parameters})"]
+        lines += [f"if {check}:", f"    return {name}({', '.join(parameters)})"]
     lines.append('raise ValueError("there is no kernel for these arguments")')
     return "\n\n\n".join([*texts, _function(reference.function, parameters, lines)])
 
 
-def _function(name: str, parameters: str, body: Sequence[str]) -> str:
-    return "\n".join([f"def {name}({parameters}):", *(f"    {line}" for line in body)])
+def _function(name: str, parameters: Sequence[str], body: Sequence[str]) -> str:
+    head = head_lines(f"def {name}(", parameters, end="):")
+    return "\n".join([*head, *indented(body)])
 
 
 def _telling(variants: Sequence[Variant]) -> list[str]:

@@ -10,6 +10,8 @@ from evolver.proposers.synth import ir
 
 _RESERVED = frozenset(
     (
+        *("ranked", "position_of", "sortable", "larger", "smaller", "multiplied", "program"),
+        *("floor_remainder", "float_remainder", "libdevice", "tl"),
         *("torch", "native", "triton", "tl", "self", "auto", "bool", "break", "case"),
         *("catch", "char", "class", "const", "continue", "default", "delete", "do"),
         *("double", "else", "enum", "explicit", "export", "extern", "false", "float"),

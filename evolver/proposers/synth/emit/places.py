@@ -214,6 +214,15 @@ def open_sources(
     return tuple(result)
 
 
+def compared(condition: Below) -> tuple[Index, str, Extent]:
+    """Return the condition as people write it: what, how and with what it is compared."""
+    index, bound = condition.index, condition.bound
+    terms = Index(index.terms)
+    if index.terms and all(never_negative(factor * -1) for _, factor in index.terms):
+        return terms * -1, ">", index.start - bound
+    return terms, "<", bound - index.start
+
+
 def cut_of(condition: Condition) -> tuple[Variable, int] | None:
     """Return the variable, and its value, from which on a condition changes; None if none."""
     if not isinstance(condition, Below) or len(condition.index.terms) != 1:

@@ -154,6 +154,7 @@ def _stored(program: Program, target: Target, place: tuple[Index, ...], value: B
     elif axes != offset.axes and len(axes) > len(offset.axes):
         at = f"{at} + tl.zeros({program.shape(axes)}, tl.int32)"
     address = tensor.name if at == "0" else f"{tensor.name} + {at}"
+    what = what.removesuffix(".to(tl.float32)") if tensor.dtype.wide is not tensor.dtype else what
     masked = f", mask={bare(where[0])}" if where else ""
     if target.region.combine == "store":
         return f"tl.store({address}, {bare(what)}{masked})"

@@ -131,7 +131,9 @@ class Program(Values):
         as_bits = dtype is ElementType.BOOL
         if not padded:
             x = self._padded(x, over, _identity(kind, dtype))
-        text = f"({bare(x.text)}).to(tl.int32)" if as_bits else x.text
+        text = x.text
+        if as_bits:
+            text = f"{text if text.isidentifier() else f'({bare(text)})'}.to(tl.int32)"
         axes = list(x.axes)
         for variable in over:
             axis = axes.index(self.lane(variable).number)
@@ -294,9 +296,9 @@ class Program(Values):
         inner = bare(x.text)
         value = f"sortable({inner})" if dtype.is_floating else f"({inner}).to(tl.int32)"
         value = value if first_is_largest else f"(~{value})"
-        (high, low), axes = self.joined([Block(f"({value}.to(tl.int64) << 32)", x.axes), place])
+        (high, low), axes = self.joined([Block(value, x.axes), place])
         self._check_size(axes)
-        keys = Block(f"({high} | (0x7FFFFFFF - ({low})).to(tl.int64))", axes)
+        keys = Block(f"ranked({bare(high)}, {bare(low)})", axes)
         keys = self._padded(keys, over, LOWEST_KEY)
         return self.named("keys", keys), list(over)
 
@@ -545,7 +547,7 @@ class Program(Values):
 
 def _position(keys: Block) -> Block:
     """The positions that keys hold."""
-    return Block(f"(0x7FFFFFFF - ({keys.text} & 0xFFFFFFFF))", keys.axes)
+    return Block(f"position_of({keys.text})", keys.axes)
 
 
 def _step(kind: str, so_far: str, value: str, dtype: ElementType) -> str:

@@ -197,6 +197,17 @@ def sortable(x):
     bits = (x + 0.0).to(tl.int32, bitcast=True)
     return tl.where(x != x, 0x7FFFFFFF, tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits))
 """,
+    "ranked": """\
+@triton.jit
+def ranked(value, position):
+    # Value and position in one integer: the largest is the best, and of equals the first.
+    return (value.to(tl.int64) << 32) | tl.cast(0x7FFFFFFF - position, tl.int64)
+""",
+    "position_of": """\
+@triton.jit
+def position_of(key):
+    return 0x7FFFFFFF - (key & 0xFFFFFFFF)
+""",
 }
 """By name, in the order in which a module writes those that it uses."""
 

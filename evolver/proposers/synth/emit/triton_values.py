@@ -18,7 +18,7 @@ from evolver.proposers.synth.emit.index import Atom, Divided, Index, Looked, Pla
 from evolver.proposers.synth.emit.lanes import Lanes
 from evolver.proposers.synth.emit.memory import Memory, Tensor
 from evolver.proposers.synth.emit.names import Names, wanted_name
-from evolver.proposers.synth.emit.places import Below, Condition, Source, open_sources
+from evolver.proposers.synth.emit.places import Below, Condition, Source, compared, open_sources
 from evolver.proposers.synth.emit.scopes import EmitError
 from evolver.proposers.synth.extents import Extent
 from evolver.proposers.synth.plan import Plan
@@ -87,6 +87,10 @@ class Values(ABC):
     @abstractmethod
     def stage(self, number: int, place: Place) -> Block:
         """An element of what elements meet in."""
+
+    @abstractmethod
+    def say(self, number: int) -> None:
+        """Point at the line of the reference that follows now."""
 
     def value(self, number: int, place: Place) -> Block:
         """A block of a node's elements."""
@@ -406,8 +410,9 @@ class Values(ABC):
 
     def _condition(self, condition: Condition) -> Block:
         if isinstance(condition, Below):
-            index = self.index(condition.index)
-            return Block(f"({index.text} < {self.size(condition.bound)})", index.axes)
+            inner, sign, bound = compared(condition)
+            index = self.index(inner)
+            return Block(f"({index.text} {sign} {self.size(bound)})", index.axes)
         index = self.index(condition.index)
         return Block(f"({self._factor(index)} % {condition.by} == 0)", index.axes)
 
@@ -422,6 +427,8 @@ class Values(ABC):
         if not (labelled or long or len(self._users[number]) > 1):
             return block
         wanted = wanted_name(node) if tensor is None else f"{tensor.name}_value"
+        if labelled:
+            self.say(number)
         return self.named(wanted, block)
 
     def named(self, wanted: str, block: Block) -> Block:
