@@ -114,6 +114,7 @@ class Search:
             RunUnwritable: the run directory cannot be written any more.
         """
         try:
+            self._turns.account_for_the_killed()
             with many_threads():
                 reason = self._explore()
             self._confirm()

@@ -115,14 +115,9 @@ class SearchState:
                 self.confirmed[entry.candidate_id] = is_upheld(entry)
                 self.confirmation = entry.cost
 
-    def proposals_of(self, proposer: str) -> int:
-        """Return how often a proposer was asked, by the log."""
-        return self._proposing.get(proposer, (0, Cost()))[0]
-
-    def mean_proposal(self, proposer: str) -> Cost:
-        """Return what one proposal of a proposer has cost on average; nothing before the first."""
-        count, cost = self._proposing.get(proposer, (0, Cost()))
-        return cost.share(count) if count else cost
+    def proposing(self, proposer: str) -> tuple[int, Cost]:
+        """Return how often a proposer was asked, and what its proposals have cost."""
+        return self._proposing.get(proposer, (0, Cost()))
 
     def leader_evaluation(self) -> Evaluation | None:
         """Return what was last found about the leader."""
@@ -145,7 +140,7 @@ class SearchState:
         return None
 
     def _record(self, entry: LogEntry, *, empty: bool = False) -> None:
-        count, cost = self._proposing.get(entry.proposer, (0, Cost()))
+        count, cost = self.proposing(entry.proposer)
         self._proposing[entry.proposer] = (count + 1, cost + entry.cost)
         self.bandit.record(entry.proposer, cost=self._budget.price(entry.cost), empty=empty)
 

@@ -82,7 +82,8 @@ class EntryKind(StrEnum):
     BROKEN = "broken"
     """The proposer failed; ``detail`` holds the error."""
     ABANDONED = "abandoned"
-    """The session ended before the proposer did; its cost so far is counted."""
+    """The session ended before the proposer did; its cost so far is counted. Without a ticket:
+    the cost of all that a killed session had begun."""
     SEEDED = "seeded"
     """This proposer has given all its seeds; ``detail`` says what it could not give, and why."""
     REMEASURED = "remeasured"

@@ -95,6 +95,19 @@ class Turns:
         """Whether a seeder may have more to give."""
         return self._seeder() is not None
 
+    def account_for_the_killed(self) -> None:
+        """Log what proposers have spent by their own books in sessions that logged it no more."""
+        for name, proposer in self._proposers.items():
+            own, (_, logged) = getattr(proposer, "spent", Cost()), self._state.proposing(name)
+            if own.tokens <= logged.tokens:
+                continue
+            missing = Cost(
+                prompt_tokens=max(0, own.prompt_tokens - logged.prompt_tokens),
+                completion_tokens=max(0, own.completion_tokens - logged.completion_tokens),
+                money_usd=max(0.0, own.money_usd - logged.money_usd),
+            )
+            self._journal.append(EntryKind.ABANDONED, name, cost=missing)
+
     def take(self, *, judging: bool) -> str | None:
         """Ask whose turn it is; ``judging`` says whether candidates are still to be judged.
 
@@ -149,7 +162,7 @@ class Turns:
         misses = self._misses
         if (
             misses["done"]
-            or misses["repeats"] >= SEEDER_REPEATS + self._state.proposals_of(seeder.name)
+            or misses["repeats"] >= SEEDER_REPEATS + self._state.proposing(seeder.name)[0]
             or misses["failures"] >= SEEDER_FAILURES
         ):
             misses.clear()
@@ -202,7 +215,8 @@ class Turns:
         """Return what was spent, and what the proposals in flight are likely to cost."""
         ahead = self._state.cost
         for ticket in self._asked.values():
-            ahead += self._state.mean_proposal(ticket.proposer.name)
+            count, cost = self._state.proposing(ticket.proposer.name)
+            ahead += cost.share(max(1, count))
         return ahead
 
     def _ask(self, proposer: Proposer) -> None:

@@ -52,7 +52,8 @@ class Proposer(Protocol):
     One that sets ``slow = True`` (a model) is asked from threads, several times at once, while
     evaluations go on. A seeder that sets ``fallback = True`` is asked when the others' seeds are
     judged. One that has ``close`` ends there what it holds and charges for what is under way; it
-    may be called more than once, and nothing is asked after it.
+    may be called more than once, and nothing is asked after it. One that keeps books of its own
+    says as ``spent`` what it has cost over all sessions, those that were killed among them.
     """
 
     name: str

@@ -130,6 +130,16 @@ class LlmProposer:
         """What all requests of the run have cost so far, over its sessions."""
         return self._transcript.spending
 
+    @property
+    def spent(self) -> Cost:
+        """The same as a cost."""
+        spending = self.spending
+        return Cost(
+            prompt_tokens=spending.prompt_tokens,
+            completion_tokens=spending.reply_tokens,
+            money_usd=spending.usd,
+        )
+
     def checked(self) -> Self:
         """Ask every endpoint once whether it is there, and how long a context it has.
 

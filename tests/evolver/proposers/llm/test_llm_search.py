@@ -18,6 +18,7 @@ from tests.evolver.proposers.llm.server import (
     BODY,
     cut,
     full,
+    make_context,
     make_proposer,
     program,
     raw,
@@ -120,6 +121,15 @@ def test_a_dead_endpoint_rests_and_the_others_go_on(tmp_path: Path) -> None:
     assert summary.evaluated == 30
     assert 1 <= len(broken) <= 8
     assert "no connection" in broken[0].detail
+
+
+def test_what_a_killed_session_had_asked_is_in_the_runs_costs(tmp_path: Path) -> None:
+    with make_run(tmp_path / "run") as run, scripted_server(say(full(program(1.9)))) as server:
+        make_proposer(server, run.path).propose(make_context())  # and then it was killed
+        for steps in (0, 6):
+            proposer = make_proposer(server, run.path)
+            summary = make_search(run, proposers=[proposer], steps=steps).search()
+            assert proposer.spending.tokens == summary.costs.total.tokens > 0
 
 
 def test_what_a_model_has_begun_when_time_is_up_is_in_the_runs_costs(tmp_path: Path) -> None:
