@@ -26,8 +26,10 @@ def reasons_against(form: Form, most_bytes: int) -> list[str]:
         for name, (owner, how) in form.overlaps.items()
         if how != "whole"
     ]
+    if reasons:
+        return reasons
     size = sum(_bytes(t) for n, t in form.tensors.items() if n not in form.overlaps)
-    if size > most_bytes and not reasons:
+    if size > most_bytes:
         reasons.append(f"its tensors take {size >> 20} MB, more than {most_bytes >> 20}")
     return reasons
 
@@ -96,6 +98,8 @@ def _tensor(
     is_state = name.startswith("self.")
     values = _values(file_name(name), told, notes, is_state=is_state)
     shown = values.model_dump(mode="json", exclude_defaults=True)
+    if DType(tensor.dtype).is_floating:
+        shown = {k: v if k == "kind" else float(f"{v:.6g}") for k, v in shown.items()}
     return spelled | ({"values": shown} if shown else {})
 
 
@@ -108,9 +112,10 @@ def _values(name: str, tensor: SeenTensor, notes: Notes, *, is_state: bool) -> V
             return fitted
     except Structured as error:
         if not tensor.data:
-            notes.append(f"{name} {error}; here it is drawn from its range")
-            return _from_range(tensor)
-    return Values(kind=ValueKind.CAPTURED, data=tensor.data)
+            nearest = _from_range(tensor)
+            notes.append(f"{name} {error}; here it is {nearest.kind.value}")
+            return nearest
+    return Values(kind=ValueKind.CAPTURED, data=tensor.data)  # a few, or unlike any generator's
 
 
 def _from_range(tensor: SeenTensor) -> Values:

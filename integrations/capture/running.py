@@ -227,6 +227,7 @@ def _captured(
     arguments = [arguments_of(c.form, known, notes) for c in chosen]
     if any(f.grad for f in able):
         notes.append("called with gradients, which extraction leaves out")
+    notes += [f"a call could not be read: {p.error}" for p in processes if p.error]
     captured = Captured(
         target=target,
         command=end.command,
@@ -274,7 +275,8 @@ def _head(captured: Captured, forms: Sequence[Form]) -> list[str]:
     devices = sorted({t.device for f in forms for t in f.tensors.values()})
     left = sum(one.calls for one in captured.left_out)
     lines = [
-        f"Workloads of {captured.target}, captured from `{' '.join(captured.command)}`:",
+        # Of the command its program alone: what follows may hold a token.
+        f"Workloads of {captured.target}, captured from `{Path(captured.command[0]).name} …`:",
         f"{captured.calls} calls in {captured.processes} process(es) on {', '.join(devices)}; "
         f"{left} left out; the weight is the number of calls that a workload stands for.",
     ]

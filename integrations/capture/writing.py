@@ -29,7 +29,7 @@ def workloads_text(
         notes: what of the elements could not be told again.
     """
     lines = [f"# {line}".rstrip() for line in head]
-    lines += [f"# drawn: {note}" for note in dict.fromkeys(notes)][:_MOST_COMMENTS]
+    lines += [f"# note: {note}" for note in dict.fromkeys(notes)][:_MOST_COMMENTS]
     made = chosen[0].form.constructor
     if made is not None:
         lines += ["constructor:", *_entries({n: a.value for n, a in made.items()}, "  ")]

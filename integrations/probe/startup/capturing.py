@@ -185,6 +185,7 @@ class Capture:
                 self._beyond += 1
                 return None
             readable = (form is None or form["calls"] < _LOOKS) and not _capturing_graph()
+            is_new = form is None
             if form is None:
                 form = self._forms[key] = {
                     "key": hashlib.sha256(key.encode()).hexdigest(), "calls": 0, "raised": {},
@@ -195,9 +196,9 @@ class Capture:
                         for n, t in tensors.items()
                     ),
                 }  # fmt: skip
-                if readable:
-                    self._add_facts(form, tensors)
             form["calls"] += 1
+            if is_new and tensors and readable:
+                self._add_facts(form, tensors)
         before = _sibling("sharing").Before(tensors) if tensors and readable else None
         return form, tensors, before
 
