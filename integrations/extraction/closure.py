@@ -12,9 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from integrations.errors import Refused
+from integrations.extraction.changes import change_of
 from integrations.extraction.construction import construction_faults, unreached
 from integrations.extraction.edits import Edits
 from integrations.extraction.methods import ClassView, Member, module_kind
+from integrations.extraction.ordering import ordered
+from integrations.extraction.piece import Piece
 from integrations.extraction.pruning import Pruner
 from integrations.extraction.resolution import (
     Definition,
@@ -35,17 +38,6 @@ TOO_DEEP = "its syntax is nested too deeply to be followed, as in generated code
 
 _Key = tuple[object, ...]
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-@dataclass
-class Piece:
-    """One statement of the repository that goes into the reference."""
-
-    module: SourceModule
-    statement: ast.stmt
-    edits: Edits
-    name: str
-    """What it is called in the reference."""
 
 
 @dataclass
@@ -111,6 +103,7 @@ class _Builder:
         self.taken: set[str] = set()
         self.seen: dict[ast.stmt, Piece] = {}
         self.members: dict[str, Piece] = {}
+        self.needs: dict[ast.stmt, list[ast.stmt]] = {}
 
     def build(self) -> Closure:
         target = self.target
@@ -147,6 +140,7 @@ class _Builder:
         return self._finished()
 
     def _finished(self) -> Closure:
+        self.result.pieces = ordered(self.result.pieces, self.needs)
         self.result.lazy_annotations = any(
             p.module.has_lazy_annotations for p in self.result.everything
         )
@@ -193,6 +187,12 @@ class _Builder:
         if isinstance(found, Unresolved):
             self._refuse(piece, expression, f"unresolved name: {found.reason}")
             return
+        if isinstance(found, Definition):
+            self.needs.setdefault(piece.statement, []).append(found.statement)
+            change = change_of(found.module, found.name, found.statement)
+            if change is not None:
+                self._refuse(piece, expression, f"reads {found.name}, which {change}")
+                return
         if isinstance(found, Definition) and triton_decorator(found.statement) is not None:
             self._refuse(piece, expression, f"uses {found.name}, a kernel in Triton")
             return

@@ -25,7 +25,7 @@ CACHES = frozenset({"lru_cache", "cache", "cached_property"})
 _HARMLESS = re.compile(
     r"(^|_)(compile|no_grad|enable_grad|inference_mode|record|profil|nvtx|trac|timer|timed|timing"
     r"|log|instrument|jit|script|regist|custom_op|api|deprecat|experimental|override|final|overload"
-    r"|allow_in_graph|export|support|abstractmethod|runtime_checkable|typecheck|jaxtyped|beartype)"
+    r"|allow_in_graph|docstring|add_\w+_docstring|export|support|abstractmethod|runtime_checkable|typecheck|jaxtyped|beartype)"
     r"|^(disable|ignore|set_module)$",
     re.IGNORECASE,
 )

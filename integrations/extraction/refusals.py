@@ -11,9 +11,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from integrations.extraction.closure import Closure, Piece, live_nodes
+from integrations.extraction.closure import Closure, live_nodes
 from integrations.extraction.construction import construction
 from integrations.extraction.machines import last_name
+from integrations.extraction.piece import Piece
 from integrations.extraction.target import triton_decorator
 
 _RANDOM_FUNCTIONS = frozenset(

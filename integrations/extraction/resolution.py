@@ -14,6 +14,7 @@ from pathlib import Path
 
 from integrations.errors import TargetError
 from integrations.extraction.bindings import Binding, Bindings, read_bindings
+from integrations.extraction.changes import change_of
 from integrations.extraction.folding import UNKNOWN, Facts, evaluate, truth
 from integrations.extraction.machines import Machine, answer, last_name
 from integrations.extraction.source import SourceModule, SourceTree, runs_with_torch_alone
@@ -170,6 +171,8 @@ class Resolver:
             value = statement.value if isinstance(statement, ast.AnnAssign) else None
         key = (definition.module.path, f"= {definition.name}")
         if value is None or key in self._pending:
+            return UNKNOWN
+        if change_of(definition.module, definition.name, statement) is not None:
             return UNKNOWN
         self._pending.add(key)
         try:

@@ -14,8 +14,9 @@ from typing import Any, cast
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from integrations.extraction.closure import ClassPiece, Piece
+from integrations.extraction.closure import ClassPiece
 from integrations.extraction.edits import Drop, Edit, Replace, TakeBranch
+from integrations.extraction.piece import Piece
 from integrations.extraction.source import SourceModule
 
 _Position = tuple[int, int]

@@ -11,10 +11,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from integrations.extraction.closure import Closure, Piece
+from integrations.extraction.closure import Closure
 from integrations.extraction.edits import TakeBranch
 from integrations.extraction.folding import UNKNOWN, Facts, branch, evaluate
 from integrations.extraction.machines import last_name
+from integrations.extraction.piece import Piece
 
 _PAIRS = frozenset({"topk", "sort", "kthvalue", "max", "min", "mode", "median"})
 _NEEDS_DIM = frozenset({"max", "min", "median"})

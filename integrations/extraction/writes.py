@@ -11,8 +11,9 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from integrations.extraction.closure import Closure, Piece
+from integrations.extraction.closure import Closure
 from integrations.extraction.machines import last_name
+from integrations.extraction.piece import Piece
 
 _VIEWS = frozenset(
     [

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from integrations.errors import Refused
 from integrations.extraction.machines import Machine
@@ -372,6 +373,51 @@ def test_a_compiled_operator_is_refused_and_the_branch_beside_it_taken_on_a_cpu(
     with pytest.raises(Refused, match="operator that the repository compiles"):
         extract_from({"a.py": source}, "a.py::f")
     assert "torch.ops" not in extract_from({"a.py": source}, "a.py::f", machine=Machine.CPU).source
+
+
+def test_values_computed_at_import_find_what_they_need(extract_from: Extract) -> None:
+    source = """\
+        import torch
+
+        def pick(name):
+            return TABLE[name]()
+
+        class Plain:
+            def __call__(self, x):
+                return x * 2
+
+        class Clipped:
+            def __call__(self, x):
+                return double(x).clip(0, 1)
+
+        TABLE = {"plain": Plain, "clipped": Clipped}
+        double = pick("plain")
+
+        def f(x):
+            return TABLE["clipped"]()(x)
+        """
+    made: dict[str, object] = {}
+    exec(extract_from({"a.py": source}, "a.py::f").source, made)
+    assert callable(made["f"])
+    assert made["f"](torch.tensor([0.2, 3.0])).tolist() == pytest.approx([0.4, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("later", "how"),
+    [
+        ("SIZES['b'] = 2", "its module changes at line 2"),
+        ("SIZES.update(b=2)", "its module changes at line 2"),
+        ("SIZES |= {'b': 2}", "its module changes at line 2"),
+        ("SIZES = dict(SIZES, b=2)", "is made from its own earlier value at line 2"),
+        ("def grow():\n    global SIZES\n    SIZES = {}", r"grow may replace \(line 3\)"),
+    ],
+)
+def test_a_value_that_does_not_stay_is_no_constant(
+    extract_from: Extract, later: str, how: str
+) -> None:
+    source = f"SIZES = {{'a': 1}}\n{later}\ndef f(x):\n    return x * SIZES['a']\n"
+    with pytest.raises(Refused, match=f"reads SIZES, which {how}"):
+        extract_from({"a.py": source}, "a.py::f")
 
 
 def test_imports_that_run_in_a_circle_end(extract_from: Extract) -> None:
