@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from evaluator.candidate import BackendName
+from evaluator.evaluation import Status
 from evaluator.problem import load_problem
+from evaluator.supervisor import CompiledBaseline, LocalEvaluator
 from integrations.errors import Refused
 from integrations.extraction.pipeline import extract, extract_source
+from tests.builders import make_candidate
 from tests.real_repos import real_repo
 
 FIRST_PATH = Path(__file__).resolve().parents[3] / "benchmarks" / "first_path"
@@ -55,6 +59,48 @@ REFUSED = [
     ("lmdeploy", f"{L}/nn/eplb.py::topk_ids_logical_to_physical"),
 ]
 
+DRAFT_WORKLOADS = """\
+arguments:
+  cache_seqlens_int32: {shape: [4 * b], dtype: int32}
+  page_table: {shape: [4 * b, 6], dtype: int32}
+  last_page_lens: {shape: [b], dtype: int32, values: {kind: integers, low: 1, high: 16}}
+  decode_length: 5
+  cache_loc: {shape: [4 * b, 5], dtype: int64, values: {kind: integers, high: 64}}
+  topk: 4
+  page_size: 16
+workloads: [{name: one, symbols: {b: 1}}, {name: many, symbols: {b: 64}}]
+"""
+DRAFT_CPP = '''\
+SOURCE = r"""
+#include <cstdint>
+
+extern "C" void expand(int32_t* lengths, int32_t* table, const int32_t* last, const int64_t* slots,
+                       int64_t rows, int64_t taken, int64_t wide, int64_t topk, int64_t length,
+                       int64_t size) {
+  for (int64_t i = 0; i < rows; ++i) {
+    lengths[i] = static_cast<int32_t>(length + last[i / topk]);
+    int64_t at = -1;
+    int32_t before = 0;
+    for (int64_t j = 0; j < taken; ++j) {
+      const int32_t page = static_cast<int32_t>(slots[i * taken + j] / size);
+      if (at < 0 || page != before) ++at;
+      table[i * wide + at] = page;
+      before = page;
+    }
+  }
+}
+"""
+SIGNATURES = {
+    "expand": (*["int32_t*"] * 2, "const int32_t*", "const int64_t*", *["int64_t"] * 6)
+}
+
+
+def draft_decode_set_expand_metadata(lengths, table, last, length, slots, topk, size):
+    rows, taken = slots.shape
+    last, slots = last.contiguous(), slots.contiguous()
+    native.expand(lengths, table, last, slots, rows, taken, table.shape[1], topk, length, size)
+'''
+
 
 @pytest.mark.real
 @pytest.mark.sandbox
@@ -70,6 +116,25 @@ def test_the_first_three_targets_become_problems(
         assert problem.contract.writes == ("query", "key")
     if name == "router":
         assert [o.order_free_dim for o in problem.contract.outputs] == [-1, -1]
+
+
+@pytest.mark.real
+@pytest.mark.sandbox
+def test_a_real_function_that_returns_none_is_judged_by_what_it_writes(tmp_path: Path) -> None:
+    workloads = tmp_path / "workloads.yml"
+    workloads.write_text(DRAFT_WORKLOADS)
+    target = f"{S}/layers/attention/flashattention_backend.py::draft_decode_set_expand_metadata"
+    extract(target, real_repo("sglang"), tmp_path / "problem", workloads=workloads)
+    loaded = load_problem(tmp_path / "problem")
+    assert loaded.problem.contract.returns_none
+    assert loaded.problem.contract.writes == ("cache_seqlens_int32", "page_table")
+    with LocalEvaluator(loaded, BackendName.CPP, compiled=CompiledBaseline.NEVER) as evaluator:
+        right = evaluator.screen(make_candidate(DRAFT_CPP))
+        wrong = evaluator.screen(make_candidate(DRAFT_CPP.replace("= page;", "= page + 1;")))
+    assert not right.status.is_candidates_fault, right.message
+    assert all(c.passed for c in right.correctness)
+    assert wrong.status is Status.INCORRECT
+    assert "argument page_table differs in" in wrong.message
 
 
 @pytest.mark.real

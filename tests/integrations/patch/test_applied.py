@@ -110,6 +110,27 @@ def test_an_in_place_function(tmp_path: Path) -> None:
     assert found.passed, found.new_test.output_tail
 
 
+def test_an_in_place_function_that_returns_none(tmp_path: Path) -> None:
+    returning = "    return query, key\n"
+    reference = ROTARY_REFERENCE.replace(returning, "")
+    repository = make_repository(
+        tmp_path / "r", {"engine/__init__.py": "", "engine/rope.py": reference}
+    )
+    outputs = (Output(alias_of="query"), Output(alias_of="key"))
+    loaded = make_problem(
+        "rotary",
+        source=reference,
+        origin=Origin(repository="example/engine", target="engine/rope.py::rotary"),
+        contract=Contract(
+            outputs=outputs, returns_tuple=False, returns_none=True, writes=("query", "key")
+        ),
+    )
+
+    found = verified(repository, loaded, ROTARY_CPP.replace(returning, ""))
+
+    assert found.passed, found.new_test.output_tail
+
+
 def test_an_asynchronous_method_with_state_ties_and_free_order(tmp_path: Path) -> None:
     repository = make_repository(
         tmp_path / "r", {"engine/__init__.py": "", "engine/moe.py": ROUTER_FILE}
