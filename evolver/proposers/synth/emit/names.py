@@ -59,9 +59,9 @@ class Names:
         return self.fresh("row" if count == 1 else f"row_{position}")
 
     def lane(self) -> str:
-        """A name for a loop: i, j, k, l, then with numbers."""
+        """A name for a loop: i, j, k, m, then with numbers."""
         for count in range(1, 100):
-            for letter in "ijkl":
+            for letter in "ijkm":
                 name = letter if count == 1 else f"{letter}{count}"
                 if name not in self._lanes:
                     self._lanes.add(name)
