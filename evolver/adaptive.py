@@ -139,6 +139,17 @@ def advise(
         return Decision(Advice.STOP if hopeless else Advice.CONTINUE, reason)
     if len(recent) < rule.minimum:
         return Decision(Advice.CONTINUE, f"{len(recent)} evaluations since it began to climb")
+    plateau, reason = _plateau(gains, rule)
+    if not plateau:
+        return Decision(Advice.CONTINUE, reason)
+    if may_redirect and _has_room(history[-1], headroom, rule):
+        rest = _fruitless(recent, gains)
+        return Decision(Advice.REDIRECT, f"{reason}{_room_words(headroom)}", rest)
+    return Decision(Advice.STOP, reason)
+
+
+def _plateau(gains: Sequence[float], rule: AdaptiveRule) -> tuple[bool, str]:
+    """Whether more evaluations are unlikely to bring anything, and by which numbers."""
     outlook = outlook_of(gains, rule)
     reason = (
         f"the next {rule.horizon} evaluations bring more than {rule.gain:.0%} with a chance of "
@@ -146,13 +157,9 @@ def advise(
         f"90 % in [{outlook.low:.2%}, {outlook.high:.2%}])"
     )
     if outlook.chance >= rule.chance:
-        return Decision(Advice.CONTINUE, reason)
+        return False, reason
     silent = next((n for n, gain in enumerate(reversed(gains)) if gain), len(gains))
-    plateau = f"plateau: the last {silent} evaluations brought nothing; {reason}"
-    if may_redirect and _has_room(history[-1], headroom, rule):
-        rest = _fruitless(recent, gains)
-        return Decision(Advice.REDIRECT, f"{plateau}{_room_words(headroom)}", rest)
-    return Decision(Advice.STOP, plateau)
+    return True, f"plateau: the last {silent} evaluations brought nothing; {reason}"
 
 
 def gains_of(history: Sequence[Point], *, resolution: float = 0.0) -> list[float]:

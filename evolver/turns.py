@@ -58,6 +58,15 @@ class Offer:
     seconds: float
 
 
+@dataclass
+class Misses:
+    """How often the seeder that is asked had no new seed."""
+
+    repeats: int = 0
+    """In a row."""
+    failures: int = 0
+
+
 class Turns:
     """Takes tickets, one at a time, and logs what comes of them."""
 
@@ -82,8 +91,7 @@ class Turns:
         self._guide = Guide(journal.run)
         self._asked: dict[int, Ticket] = {}
         """In flight, by number."""
-        self._misses: Counter[str] = Counter()
-        """Of the seeder that is asked: failures and repeats in a row."""
+        self._misses = Misses()
 
     @property
     def asked(self) -> int:
@@ -151,24 +159,23 @@ class Turns:
         self._journal.report(Phase.PROPOSING, seeder.name)
         with self._flights.away():
             offer = self._offer(ticket)
-        if offer.failure is None and offer.candidate is None:
-            self._misses["done"] = 1
-        elif offer.candidate is not None and self._state.knows(offer.candidate.id):
-            self._misses["repeats"] += 1
-        else:
-            self._misses["repeats"] = 0
-            self._misses["failures"] += offer.failure is not None
+        has_more = offer.failure is not None or offer.candidate is not None
+        if offer.candidate is not None and self._state.knows(offer.candidate.id):
+            self._misses.repeats += 1
+        elif has_more:
+            self._misses.repeats = 0
+            self._misses.failures += offer.failure is not None
             self._receive(ticket, offer)
-        misses = self._misses
-        if (
-            misses["done"]
-            or misses["repeats"] >= SEEDER_REPEATS + self._state.proposing(seeder.name)[0]
-            or misses["failures"] >= SEEDER_FAILURES
-        ):
-            misses.clear()
+        if not has_more or self._gives_up(seeder):
+            self._misses = Misses()
             why = "; ".join(dict.fromkeys(getattr(seeder, "failures", ())))
             cost = Cost(seconds=offer.seconds)
             self._journal.append(EntryKind.SEEDED, seeder.name, cost=cost, detail=why)
+
+    def _gives_up(self, seeder: Proposer) -> bool:
+        given, _ = self._state.proposing(seeder.name)
+        too_many_repeats = self._misses.repeats >= SEEDER_REPEATS + given
+        return too_many_repeats or self._misses.failures >= SEEDER_FAILURES
 
     def _heed_advice(self) -> str | None:
         decision = self._guide.decide(self._state)
