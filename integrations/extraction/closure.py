@@ -232,7 +232,8 @@ class _Builder:
         return True
 
     def _follow_external(self, found: External) -> str:
-        key = (found.module, found.member, found.member is None and found.bound)
+        module = found.bound if found.binds_the_top else found.module
+        key = (module, found.member, found.member is None and found.bound)
         if key not in self.names:
             self._claim(key, found.bound, suffix=found.module.rpartition(".")[2])
         self.result.imports[found] = self.names[key]

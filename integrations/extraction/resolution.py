@@ -43,8 +43,14 @@ class External:
         if self.member is not None:
             alias = "" if name == self.member else f" as {name}"
             return f"from {self.module} import {self.member}{alias}"
-        plain = name == self.module.partition(".")[0] and self.bound == name
-        return f"import {self.module}" if plain else f"import {self.module} as {name}"
+        if name == self.bound and self.binds_the_top:
+            return f"import {self.module}"
+        return f"import {self.bound if self.binds_the_top else self.module} as {name}"
+
+    @property
+    def binds_the_top(self) -> bool:
+        """Whether this is ``import torch.utils.checkpoint``, which binds ``torch``."""
+        return self.member is None and self.bound == self.module.partition(".")[0]
 
 
 @dataclass(frozen=True)

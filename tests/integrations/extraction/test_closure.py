@@ -77,6 +77,28 @@ def test_two_helpers_of_one_name_do_not_collide(extract_from: Extract) -> None:
     assert scope["f"](2) == 21  # type: ignore[operator]
 
 
+def test_an_import_of_a_submodule_binds_the_package(extract_from: Extract) -> None:
+    files = {
+        "a.py": """\
+            import torch
+            from b import helper
+
+            def f(x):
+                return helper(torch.relu(x))
+            """,
+        "b.py": """\
+            import torch
+            import torch.nn.functional
+
+            def helper(x):
+                return torch.nn.functional.silu(x) + torch.ones(1)
+            """,
+    }
+    source = extract_from(files, "a.py::f").source
+    assert "\nimport torch\nimport torch.nn.functional\n" in source
+    assert "return torch.nn.functional.silu(x) + torch.ones(1)" in source
+
+
 def test_a_local_name_hides_a_global_one(extract_from: Extract) -> None:
     source = """\
         import unheard_of
