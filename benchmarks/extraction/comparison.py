@@ -70,7 +70,6 @@ def original_source(loaded: LoadedProblem, target: BenchTarget, repo: Path) -> s
         "bound": target.original.set,
         "attributes": target.original.attributes,
         "module_values": target.original.globals,
-        "returned": [o.alias_of for o in problem.contract.outputs if o.alias_of is not None],
     }
     module = path.removesuffix(".py").replace("/", ".")
     return (
@@ -96,9 +95,9 @@ def compare(loaded: LoadedProblem, other: str, folders: Sequence[Path]) -> Liken
     from evaluator.sandbox.select import select_sandbox
 
     problem, entry = loaded.problem, loaded.problem.entry
-    names = problem.arguments, problem.state
-    theirs = Call("original", None, *names)
-    ours = Call(entry.function, entry.class_name, *names, entry.constructor)
+    names, writes = (problem.arguments, problem.state), problem.contract.writes
+    theirs = Call("original", None, *names, writes=writes)
+    ours = Call(entry.function, entry.class_name, *names, entry.constructor, writes)
     eager = (("TORCHDYNAMO_DISABLE", "1"),)
     options = WorkerOptions(
         Role.REFERENCE,

@@ -22,7 +22,6 @@ def decode_metadata(*values: Any) -> Any:
         for column in range(pages):
             slot = int(slots[int(rows[row]), int(strides[column])])
             page_table[row, column] = math.floor(slot / size)
-    return cache_seqlens, cu_seqlens, page_table
 
 
 def noaux_tc(*values: Any) -> Any:
