@@ -124,7 +124,10 @@ def _float_only(function: str, a: _Arguments, one: str) -> str | None:
         case "reciprocal":
             return f"({one} / {a[0]})"
         case "sigmoid":
-            return f"({one} / ({one} + std::exp(-{a[0]})))"
+            exp = "exp_of" if one.endswith("f") else "std::exp"
+            return f"({one} / ({one} + {exp}(-{a[0]})))"
+        case "exp" if one.endswith("f"):
+            return f"exp_of({a[0]})"
         case "abs":
             return f"std::fabs({a[0]})"
         case "pow":
@@ -238,6 +241,28 @@ inline uint16_t to_half(float x) {
 }
 """,
     "round_to_half": "inline float round_to_half(float x) { return float(_Float16(x)); }\n",
+    "exp_of": """\
+// exp(x) = 2^n * exp(r) with r at most log(2) / 2, by Cephes' polynomial (S. Moshier), to about an
+// ulp: unlike std::exp it is computed for a whole vector at once.
+inline float exp_of(float x) {
+    const float bounded = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+    const float n = std::nearbyint(bounded * 1.44269504f);
+    const float r = bounded - n * 0.693359375f + n * 2.12194440e-4f;
+    float sum = 1.9875691500e-4f;
+    sum = sum * r + 1.3981999507e-3f;
+    sum = sum * r + 8.3334519073e-3f;
+    sum = sum * r + 4.1665795894e-2f;
+    sum = sum * r + 1.6666665459e-1f;
+    sum = sum * r + 5.0000001201e-1f;
+    sum = sum * r * r + r + 1.0f;
+    const int32_t whole = int32_t(n), half = whole / 2;
+    const int32_t bits[2] = {(half + 127) << 23, (whole - half + 127) << 23};
+    float low, high;
+    std::memcpy(&low, &bits[0], sizeof low);
+    std::memcpy(&high, &bits[1], sizeof high);
+    return sum * low * high;
+}
+""",
     "maximum": """\
 // NaN on either side wins, as in torch.
 template <typename T>

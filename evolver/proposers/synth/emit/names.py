@@ -10,7 +10,16 @@ from evolver.proposers.synth import ir
 
 _RESERVED = frozenset(
     (
-        *("ranked", "position_of", "sortable", "larger", "smaller", "multiplied", "program"),
+        *(
+            "exp_of",
+            "ranked",
+            "position_of",
+            "sortable",
+            "larger",
+            "smaller",
+            "multiplied",
+            "program",
+        ),
         *("floor_remainder", "float_remainder", "libdevice", "tl"),
         *("torch", "native", "triton", "tl", "self", "auto", "bool", "break", "case"),
         *("catch", "char", "class", "const", "continue", "default", "delete", "do"),
