@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from evolver.errors import RunDamaged
+
 TRANSCRIPT_FILE = "llm.jsonl"
 SCHEMA_VERSION = 1
 
@@ -85,18 +87,29 @@ def read_transcript(path: Path) -> Iterator[dict[str, Any]]:
         for line in file:
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(record, dict) and record.get("schema_version") == SCHEMA_VERSION:
                 yield record
 
 
 def spending_of(path: Path) -> Spending:
-    """Return what the exchanges at ``path`` have cost."""
+    """Return what the exchanges at ``path`` have cost.
+
+    Raises:
+        RunDamaged: one does not say so.
+    """
     spending = Spending()
-    for record in read_transcript(path):
-        if record.get("kind") == "exchange":
+    for number, record in enumerate(read_transcript(path), start=1):
+        if record.get("kind") != "exchange":
+            continue
+        try:
             spending.add(record)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunDamaged(
+                f"{path} is damaged: record {number} does not say what it cost ({error!r}); mend "
+                "it, or move the file away and count by hand what was spent"
+            ) from error
     return spending
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from evolver.errors import RunDamaged
 from evolver.proposers.llm.transcript import Transcript, read_transcript, spending_of
 
 
@@ -22,6 +26,17 @@ def test_a_line_that_a_kill_left_half_written_is_passed_over(tmp_path: Path) -> 
     assert resumed.spending == spending_of(path)
     assert (resumed.spending.requests, resumed.spending.tokens) == (2, 30)
     assert [r["usd"] for r in read_transcript(path)] == [None, 0.5]
+
+
+@pytest.mark.parametrize("cost", ["{}", '{"prompt_tokens": null}', '{"prompt_tokens": "many"}'])
+def test_an_exchange_that_does_not_say_what_it_cost_is_told_as_damage(
+    cost: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "llm.jsonl"
+    record = {"schema_version": 1, "kind": "exchange", **json.loads(cost)}
+    path.write_text(f"{'[' * 100_000}\n{json.dumps(record)}\n")
+    with pytest.raises(RunDamaged, match=r"llm\.jsonl is damaged: record 1 "):
+        Transcript(path)
 
 
 def test_nothing_is_written_before_something_happens(tmp_path: Path) -> None:
