@@ -94,8 +94,8 @@ def _tensor(
         if tensor.numel:
             notes.append(f"{file_name(name)}: its elements were not read")
         return spelled
-    # What belongs to a module may be anything after training; never a constant to rely on.
-    is_state = name.startswith("self.")
+    # Weights and what calls write may be anything later; never a constant to rely on.
+    is_state = name.startswith("self.") or name in form.writes
     values = _values(file_name(name), told, notes, is_state=is_state)
     shown = values.model_dump(mode="json", exclude_defaults=True)
     if DType(tensor.dtype).is_floating:

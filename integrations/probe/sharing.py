@@ -13,11 +13,16 @@ _MOST_COMPARED = 1 << 24
 
 
 class Before:
-    """Tensors as they were before a call; larger ones by their version, which views share."""
+    """Tensors as they were before a call; large ones by their version, which views share.
+
+    Parameters too go by their version: to hash a model's weights at each call would take minutes.
+    """
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
         self._tensors = tensors
-        self._digests = {n: _digest(t) for n, t in tensors.items()}
+        weights = {n for n, t in tensors.items() if isinstance(t, torch.nn.Parameter)}
+        self._digests = {n: None if n in weights else _digest(t) for n, t in tensors.items()}
+        self._large = [n for n, d in self._digests.items() if d is None and n not in weights]
         self._versions = {n: _version(t) for n, t in tensors.items()}
 
     def written(self) -> Iterator[str]:
@@ -32,7 +37,7 @@ class Before:
 
     def unread(self) -> Iterator[str]:
         """Names of the tensors that were too large to hash."""
-        return (name for name, digest in self._digests.items() if digest is None)
+        return iter(self._large)
 
 
 def is_plain(value: object) -> bool:

@@ -31,7 +31,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
@@ -44,7 +44,10 @@ _SMALL = 1024
 """Elements up to which an integer tensor is told whole."""
 _MOST_TOLD = 200_000
 """Sampled elements of all tensors together."""
-_MISSING = object()
+_MOST_STATE = 256
+"""Parameters and buffers of one module; what has more is told without them."""
+_MISSING, _SEVERAL = object(), object()
+_UNTOLD = {_MISSING: "nothing", _SEVERAL: "variadic argument"}
 
 
 class Capture:
@@ -131,11 +134,10 @@ class Capture:
 
     def watch(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``function`` as one whose outermost calls are told of."""
-        signature = inspect.signature(function)
+        signature, compiling = inspect.signature(function), _compiling
 
-        @functools.wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if getattr(self._local, "inside", False) or _compiling():
+            if getattr(self._local, "inside", False) or compiling():
                 self._nested += 1
                 return function(*args, **kwargs)
             self._local.inside = True
@@ -153,7 +155,9 @@ class Capture:
                 if self._calls & (self._calls - 1) == 0:  # what is killed has told so much
                     self._guarded(self.close)
 
-        return watched
+        # In the function's own globals, where decorators look up what its annotations name.
+        there = FunctionType(watched.__code__, function.__globals__, closure=watched.__closure__)
+        return functools.wraps(function)(there)
 
     def _guarded(self, act: Callable[..., Any], *values: Any) -> Any:
         try:
@@ -218,13 +222,14 @@ class Capture:
                 inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD,
             )  # fmt: skip
             if not several or value:
-                entries[name] = _Several() if several else value
+                entries[name] = _SEVERAL if several else value
         if not self._settings["method"]:
             return entries, None
         instance = entries.pop(next(iter(entries)))
         state = {n: getattr(instance, n, _MISSING) for n in self._settings["state"]}
         if self._settings["constructor"] and hasattr(instance, "state_dict"):
             state = instance.state_dict(keep_vars=True)
+            state = state if len(state) <= _MOST_STATE else {}
         return entries | {f"self.{name}": value for name, value in state.items()}, instance
 
     def _constructor(self, instance: Any) -> dict[str, Any] | None:
@@ -256,7 +261,8 @@ class Capture:
             return {"tensor": self._layout(value)}
         if isinstance(value, (list, tuple)) and value and all(map(_is_plain, value)):
             return {"list": [self._layout(member) for member in value]}
-        return {"other": "nothing" if value is _MISSING else type(value).__name__}
+        known = value is _MISSING or value is _SEVERAL
+        return {"other": _UNTOLD[value] if known else type(value).__name__}
 
     def _layout(self, tensor: Any) -> dict[str, Any]:
         layout: dict[str, Any] = _sibling("facts").layout_facts(tensor)
@@ -305,10 +311,6 @@ class Capture:
             part = path.with_suffix(".part")
             part.write_text(json.dumps(found))
             part.replace(path)
-
-
-class _Several:
-    """Stands for what went into ``*args`` or ``**kwargs``."""
 
 
 def _definitions(body: list[Any], parts: list[str]) -> Iterator[ast.FunctionDef]:

@@ -105,7 +105,7 @@ def test_unknown_strings_and_objects_are_told_by_type_alone(watch: Watch, tmp_pa
     (form,) = seen().forms
     told = {n: v.scalar if v.other is None else v.other for n, v in form.values.items()}
     assert told == {
-        "x": None, "mode": "fast", "token": "str", "config": "dict", "options": "_Several",
+        "x": None, "mode": "fast", "token": "str", "config": "dict", "options": "variadic argument",
     }  # fmt: skip
     assert form.raised == {"ValueError": 1}
     assert all("sk-live" not in p.read_text() for p in tmp_path.glob("*.json"))
