@@ -127,7 +127,7 @@ class _Flow:
                 self._assign(target, value)
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             self._assign(node.target, self._value(node.value))
-        else:
+        elif not isinstance(node, (ast.FunctionDef, ast.ClassDef)):  # what these return stays there
             self.branches += 1
             for name in ("body", "orelse", "finalbody"):
                 self._block(getattr(node, name, []))

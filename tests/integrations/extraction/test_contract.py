@@ -34,6 +34,7 @@ def contract_of(extract_from: Extract, body: str, *dtypes: DType) -> Contract:
         "v, i = torch.topk(x, k, dim=-1, sorted=False)\nreturn v, i.to(torch.int32)",
         "i = torch.topk(x, k, sorted=False)[1]\nv = x.gather(1, i)\nreturn v / v.sum(), i + 1",
         "r = x.topk(k, sorted=False)\nreturn r.values * 2, r.indices",
+        "def s(y):\n    return y * 2\nv, i = s(x).topk(k, sorted=False)\nreturn v, i",
     ],
 )
 def test_unsorted_selections_are_indices_in_any_order(extract_from: Extract, body: str) -> None:
