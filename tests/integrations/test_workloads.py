@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integrations.errors import WorkloadsError
-from integrations.workloads import UserWorkloads, common_scalars, expand, read_workloads
+from integrations.workloads import (
+    UserWorkloads,
+    common_scalars,
+    expand,
+    read_workloads,
+    without_lists,
+)
 
 GOOD = """\
 arguments:
@@ -110,3 +116,21 @@ def test_what_is_no_workloads_file_is_one_sentence(tmp_path: Path, text: str) ->
         read(tmp_path, text)
     assert len(str(raised.value).splitlines()) == 1
     assert str(tmp_path / "w.yml") in str(raised.value)
+
+
+def test_members_of_a_list_get_names_of_their_own(tmp_path: Path) -> None:
+    text = (
+        "arguments: {parts: [{shape: [n]}, {shape: [2]}]}\nworkloads: [{name: a, symbols: {n: 3}}]"
+    )
+    flat, lists = without_lists(read(tmp_path, text))
+    (workload,) = expand(flat, ("parts_0", "parts_1"), {})
+    assert [t.shape for t in workload.tensors.values()] == [(3,), (2,)]
+    assert lists == {"parts": 2}
+
+
+@pytest.mark.parametrize("other", ["[{shape: [2]}]", "null", "{shape: [2]}"])
+def test_a_list_has_one_length_in_every_workload(tmp_path: Path, other: str) -> None:
+    text = "arguments: {parts: [{shape: [1]}, {shape: [2]}]}\n"
+    text += f"workloads: [{{name: a}}, {{name: b, arguments: {{parts: {other}}}}}]"
+    with pytest.raises(WorkloadsError, match="parts must be a list of one length"):
+        without_lists(read(tmp_path, text))
