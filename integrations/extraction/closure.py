@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 
 from integrations.errors import Refused
 from integrations.extraction.changes import change_of
-from integrations.extraction.construction import construction_faults, unreached
+from integrations.extraction.construction import (
+    construction_faults,
+    unreached,
+    untracked_tensors,
+)
 from integrations.extraction.edits import Edits
 from integrations.extraction.methods import ClassView, Member, module_kind
 from integrations.extraction.ordering import ordered
@@ -137,6 +141,9 @@ class _Builder:
             self._refuse(piece, node, reason)
         self._follow_names(piece)
         self.result.pieces.append(piece)
+        for kept in self.result.pieces:
+            for node, reason in untracked_tensors(kept.statement):
+                self._refuse(kept, node, reason)
         return self._finished()
 
     def _finished(self) -> Closure:

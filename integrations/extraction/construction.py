@@ -17,11 +17,13 @@ from evaluator.sandbox import Sandbox
 from evaluator.workload import DType
 from integrations.errors import Refused, WorkloadsError
 from integrations.extraction.edits import Edits
+from integrations.extraction.machines import last_name
 from integrations.extraction.methods import parameter_defaults
 from integrations.extraction.target import Target
 from integrations.workloads import TensorTemplate, ValuesTemplate
 
 INIT = "__init__"
+_NO_TENSORS = frozenset({"device", "Size", "compile", "Generator", "finfo", "iinfo"})
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -72,6 +74,21 @@ def construction_faults(owner: ast.ClassDef, edits: Edits) -> Iterator[tuple[ast
             is_stored = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
             if is_stored and node not in passed and ast.unparse(node).startswith("self."):
                 yield node, f"assigns {ast.unparse(node)}, so that calls depend on each other"
+
+
+def untracked_tensors(statement: ast.stmt) -> Iterator[tuple[ast.AST, str]]:
+    """Yield the tensors of an instance that are no state: nobody draws or moves them."""
+    for node in construction(statement):
+        if isinstance(node, ast.Call) and last_name(node.func) == "register_buffer":
+            given = [k.value for k in node.keywords if k.arg == "persistent"] or node.args[2:3]
+            if given and isinstance(given[0], ast.Constant) and given[0].value is False:
+                yield node, f"{ast.unparse(node)[:60]}: a buffer that is not in the state_dict"
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+            value = node.value
+            made = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+            if made.startswith("torch.") and made.count(".") == 1 and made[6:] not in _NO_TENSORS:
+                target = ast.unparse(node.targets[0])
+                yield node, f"{target} = {made}(…) is a tensor, but no parameter and no buffer"
 
 
 def constructor_values(target: Target, given: Mapping[str, JsonValue]) -> tuple[JsonValue, ...]:

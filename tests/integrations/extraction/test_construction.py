@@ -70,6 +70,16 @@ def test_a_call_that_changes_its_module_is_refused(extract_from: Extract) -> Non
         extract_from({"mixer.py": source}, "mixer.py::Mixer", constructed=True)
 
 
+@pytest.mark.parametrize(
+    "made",
+    ["self.scale = torch.ones(width)", "self.register_buffer('s', None, persistent=False)"],
+)
+def test_a_tensor_that_is_no_state_is_refused(extract_from: Extract, made: str) -> None:
+    source = MIXER["mixer.py"].replace("self.proj = ", f"{made}\n                self.proj = ")
+    with pytest.raises(Refused, match="no parameter and no buffer|not in the state_dict"):
+        extract_from({"mixer.py": source}, "mixer.py::Mixer", constructed=True)
+
+
 def test_without_a_constructor_the_template_asks_for_one(
     write_repo: WriteRepo, tmp_path: Path
 ) -> None:
