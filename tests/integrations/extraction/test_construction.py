@@ -76,7 +76,7 @@ def test_a_call_that_changes_its_module_is_refused(extract_from: Extract) -> Non
 )
 def test_a_tensor_that_is_no_state_is_refused(extract_from: Extract, made: str) -> None:
     source = MIXER["mixer.py"].replace("self.proj = ", f"{made}\n                self.proj = ")
-    with pytest.raises(Refused, match="no parameter and no buffer|not in the state_dict"):
+    with pytest.raises(Refused, match=r"no parameter and no buffer|not in the state_dict"):
         extract_from({"mixer.py": source}, "mixer.py::Mixer", constructed=True)
 
 
