@@ -2,185 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from evolver.proposers.synth import ir
 from evolver.proposers.synth.emit import triton_text as tt
 from evolver.proposers.synth.emit.index import Index, Place, Variable, at
-from evolver.proposers.synth.emit.lanes import Lanes
-from evolver.proposers.synth.emit.memory import Memory
-from evolver.proposers.synth.emit.names import Names, wanted_name
+from evolver.proposers.synth.emit.names import wanted_name
 from evolver.proposers.synth.emit.scopes import EmitError
-from evolver.proposers.synth.emit.triton_values import ROWS, Block, Values, bare
+from evolver.proposers.synth.emit.triton_folds import LOWEST_KEY, Folds, identity_of
+from evolver.proposers.synth.emit.triton_values import ROWS, Block, bare
 from evolver.proposers.synth.extents import product
-from evolver.proposers.synth.plan import Plan
 from evolver.proposers.synth.types import ElementType
 
-MOST_ELEMENTS = 131072
-"""Of one block: more do not fit in a multiprocessor."""
 PACKABLE = (
     *(ElementType.FLOAT32, ElementType.FLOAT16, ElementType.BFLOAT16, ElementType.INT32),
     *(ElementType.INT16, ElementType.INT8, ElementType.UINT8, ElementType.BOOL),
 )
 """Types of which value and position fit into one key of 64 bits."""
-LOWEST_KEY, HIGHEST_KEY = "-0x8000000000000000", "0x7FFFFFFFFFFFFFFF"
 
 
-class Program(Values):
+class Program(Folds):
     """Writes the statements of one program; ``lines`` is the result."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        memory: Memory,
-        lanes: Lanes,
-        names: Names,
-        comment: Callable[[ir.Node], str],
-    ) -> None:
-        super().__init__(plan, memory, lanes, names)
-        self._comment = comment
-        self._said = ""
-
-    def comment_of(self, number: int) -> str:
-        """A comment that points at a node's line, unless that was said last."""
-        said = self._comment(self.program.nodes[number])
-        return f"# {said}" if said and said != self._said else ""
-
-    def say(self, number: int) -> None:
-        """Point at the line of the reference that follows now."""
-        said = self._comment(self.program.nodes[number])
-        if said and said != self._said:
-            self.lines.append(f"# {said}")
-            self._said = said
 
     def stage(self, number: int, place: Place) -> Block:
         """An element of a stage: computed at its place, or picked out of the whole block."""
         node = self.program.nodes[number]
         match node.op:
             case ir.Reduce():
-                return self._reduced(number, node.op, place)
+                return self.reduced(number, node.op, place)
             case ir.Scatter() | ir.Put():
                 return self._scattered(number, place)
             case ir.Scan(axis=axis) | ir.TopK(axis=axis) | ir.ArgSort(axis=axis):
                 return self._of_row(number, axis, place)
         raise EmitError(f"Triton for {node.op.name} is not known; leave it to the library")
-
-    # Reductions.
-
-    def _reduced(self, number: int, op: ir.Reduce, place: Place) -> Block:
-        node = self.program.nodes[number]
-        (operand,) = node.operands
-        used = self.used(place)
-        kept, whole, inner = list(place), list[Index](), list[Variable]()
-        for axis in range(self.program.nodes[operand].type.rank):
-            if axis in op.axes:
-                index, loops = self.lanes.along(operand, axis, [*used, *inner])
-                inner += loops
-                whole.append(index)
-            else:
-                whole.append(kept.pop(0))
-        dtype = self.program.nodes[operand].type.dtype
-        if op.kind in ("argmax", "argmin"):
-            if any(self.is_looped(v) for v in inner):
-                raise EmitError(f"the position of an extreme of a long row (line {node.line})")
-            x = self.value(operand, tuple(whole))
-            self.say(number)
-            position = self.index(whole[op.axes[0]])
-            found = self._position_of_extreme(x, position, inner, dtype, op.kind == "argmax")
-        elif any(self.is_looped(v) for v in inner):
-            found = self._fold_of_loop(number, op.kind, tuple(whole), inner)
-        else:
-            x = self.value(operand, tuple(whole))
-            self.say(number)
-            found = self.fold(op.kind, x, inner, dtype)
-        text = tt.rounded(found.text, dtype) if op.kind in ("sum", "prod") else found.text
-        return self.named(wanted_name(node), Block(text, found.axes))
-
-    def _fold_of_loop(
-        self, number: int, kind: str, whole: Place, inner: Sequence[Variable]
-    ) -> Block:
-        """Walk over a row that is too long for lanes, and fold the lanes at the end."""
-        (operand,) = self.program.nodes[number].operands
-        dtype = self.program.nodes[operand].type.dtype
-        name = self.names.fresh(f"{wanted_name(self.program.nodes[number])}_lanes")
-        identity = _identity(kind, dtype)
-        with self.loops(inner):
-            x = self._padded(self.value(operand, whole), inner, identity)
-            axes = x.axes
-            self.lines.append(f"{name} = {_step(kind, name, bare(x.text), dtype)}")
-        shape = f"tl.full({self.shape(axes)}, {identity}, {tt.type_name(dtype.wide)})"
-        at_loop = max(i for i, line in enumerate(self.lines) if line.startswith("for "))
-        self.lines.insert(at_loop, f"{name} = {shape}")
-        said = self.comment_of(number)
-        if said:
-            self.lines.insert(at_loop, said)
-        return self.fold(kind, Block(name, axes), inner, dtype, padded=True)
-
-    def fold(
-        self,
-        kind: str,
-        x: Block,
-        over: Sequence[Variable],
-        dtype: ElementType,
-        *,
-        padded: bool = False,
-    ) -> Block:
-        """Reduce a block along loops; what has no element counts for nothing."""
-        if not over:
-            return x
-        as_bits = dtype is ElementType.BOOL
-        if not padded:
-            x = self._padded(x, over, _identity(kind, dtype))
-        text = x.text
-        if as_bits:
-            text = f"{text if text.isidentifier() else f'({bare(text)})'}.to(tl.int32)"
-        axes = list(x.axes)
-        for variable in over:
-            axis = axes.index(self.lane(variable).number)
-            text = _folded(kind, bare(text), axis, dtype)
-            axes.pop(axis)
-        if as_bits:
-            text = f"({text} != 0)"
-        elif dtype.is_integer and dtype.itemsize_bytes < 4:
-            text = f"{text}.to({tt.type_name(dtype)})"
-        return Block(text, tuple(axes))
-
-    def _padded(self, x: Block, over: Sequence[Variable], identity: str) -> Block:
-        """The block with the identity where a lane has no element, over all of ``over``."""
-        axes = tuple(sorted({*x.axes, *(self.lane(v).number for v in over)}))
-        self._check_size(axes)
-        masks = [self.lane_mask(v) for v in over]
-        missing = set(axes) - set(x.axes)
-        blocks = [m for m in masks if m is not None]
-        if missing and not blocks:
-            covered = [self.lane_at(a) for a in missing]
-            blocks = [Block(f"({lane.variable.name} >= 0)", (lane.number,)) for lane in covered]
-        if not blocks:
-            return x
-        texts, common = self.joined(blocks)
-        condition = self.spread_to(Block(" & ".join(texts), common), axes)
-        return Block(
-            f"tl.where({bare(condition)}, {bare(self.spread_to(x, axes))}, {identity})", axes
-        )
-
-    def _position_of_extreme(
-        self,
-        x: Block,
-        position: Block,
-        over: Sequence[Variable],
-        dtype: ElementType,
-        largest: bool,
-    ) -> Block:
-        x = x if x.text.isidentifier() else self.named("candidates", x)
-        kind = "max" if largest else "min"
-        best = self.named("best", self.fold(kind, x, over, dtype))
-        (value, top, where), axes = self.joined([x, best, position])
-        hit = f"({value} == {top})"
-        if dtype.is_floating:
-            hit = f"({hit} | ({value} != {value}))"
-        at_hit = Block(f"tl.where({bare(hit)}, {where}, 0x7FFFFFFF)", axes)
-        first = self.fold("min", at_hit, over, ElementType.INT32)
-        return Block(f"({bare(first.text)}).to(tl.int64)", first.axes)
 
     # What is computed for a row as a whole.
 
@@ -221,7 +75,7 @@ class Program(Values):
         """The element of a block at a place along ``loops``."""
         dtype = self.program.nodes[number].type.dtype
         (value, here, there), axes = self.joined([block, self.index(own), self.index(wanted)])
-        self._check_size(axes)
+        self.check_size(axes)
         chosen = Block(f"tl.where({here} == {there}, {value}, 0)", axes)
         picked = self.fold("sum", chosen, loops, dtype)
         return self.named(f"{wanted_name(self.program.nodes[number])}_at", picked)
@@ -248,7 +102,7 @@ class Program(Values):
         if not loops:
             return x
         axes = tuple(sorted({*x.axes, self.lane(loops[0]).number}))
-        x = x if axes == x.axes else self._padded(x, loops, "0")
+        x = x if axes == x.axes else self.with_identity(x, loops, "0")
         axis = axes.index(self.lane(loops[0]).number)
         dtype = node.type.dtype
         narrow = dtype.is_integer and dtype.itemsize_bytes < 4
@@ -297,9 +151,9 @@ class Program(Values):
         value = f"sortable({inner})" if dtype.is_floating else f"({inner}).to(tl.int32)"
         value = value if first_is_largest else f"(~{value})"
         (high, low), axes = self.joined([Block(value, x.axes), place])
-        self._check_size(axes)
+        self.check_size(axes)
         keys = Block(f"ranked({bare(high)}, {bare(low)})", axes)
-        keys = self._padded(keys, over, LOWEST_KEY)
+        keys = self.with_identity(keys, over, LOWEST_KEY)
         return self.named("keys", keys), list(over)
 
     def _top_k(self, number: int, op: ir.TopK, whole: Place, loops: tuple[Variable, ...]) -> Block:
@@ -401,13 +255,13 @@ class Program(Values):
         self.say(number)
         if not over:
             return Block("0")
-        x = self.named("candidates", self._padded(x, over, "0"))
+        x = self.named("candidates", self.with_identity(x, over, "0"))
         if not op.largest and dtype.is_floating:
             raise EmitError(f"the smallest of {dtype.value} by masking (line {node.line})")
         here, axes = self.index(position), x.axes
         left = self.names.fresh("left")
         full = Block(f"tl.full({self.shape(axes)}, True, tl.int1)", axes)
-        self.lines.append(f"{left} = {self._padded(full, over, 'False').text}")
+        self.lines.append(f"{left} = {self.with_identity(full, over, 'False').text}")
         outer = [a for a in axes if a not in {self.lane(v).number for v in over}]
         order = self.names.fresh(wanted_name(node))
         slots = tuple(sorted({*outer, *(self.lane(v).number for v in loops)}))
@@ -486,7 +340,7 @@ class Program(Values):
         old = self.value(base, place)
         self.say(number)
         texts, axes = self.joined(hits)
-        self._check_size(axes)
+        self.check_size(axes)
         hit = self.named("hit", Block(" & ".join(texts), axes))
         found = self._combined(combine, hit, value, old, over, node.type.dtype)
         return self.named(wanted_name(node), found)
@@ -512,7 +366,7 @@ class Program(Values):
             (was, now, before), axes = self.joined([any_hit, value, old])
             return Block(f"tl.where({bare(was)}, {bare(now)}, {bare(before)})", axes)
         (was, now), axes = self.joined([hit, value])
-        kept = Block(f"tl.where({was}, {bare(now)}, {_identity(combine, dtype)})", axes)
+        kept = Block(f"tl.where({was}, {bare(now)}, {identity_of(combine, dtype)})", axes)
         found = self.fold(combine, kept, over, dtype)
         (a, b), axes = self.joined([old, found])
         function = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}[combine]
@@ -534,65 +388,7 @@ class Program(Values):
             "sum", Block(f"tl.where({here} == {there}, {bare(now)}, 0)", axes), over, dtype
         )
 
-    def _check_size(self, axes: Sequence[int]) -> None:
-        total = self.rows_per_program if ROWS in axes else 1
-        for axis in axes:
-            if axis == ROWS:
-                continue
-            extent = self.lane_at(axis).variable.extent
-            total *= max(extent.at(sizes) for sizes in self.program.sizes)
-        if total > MOST_ELEMENTS:
-            raise EmitError(f"a block of {total} elements does not fit in a multiprocessor")
-
 
 def _position(keys: Block) -> Block:
     """The positions that keys hold."""
     return Block(f"position_of({keys.text})", keys.axes)
-
-
-def _step(kind: str, so_far: str, value: str, dtype: ElementType) -> str:
-    """What one more block makes of the lanes."""
-    match kind:
-        case "sum":
-            return f"{so_far} + {value}"
-        case "prod":
-            return f"{so_far} * ({value})"
-        case "any":
-            return f"{so_far} | ({value})"
-        case "all":
-            return f"{so_far} & ({value})"
-    if dtype.is_floating:
-        return f"{'larger' if kind == 'max' else 'smaller'}({so_far}, {value})"
-    return f"tl.{kind}imum({so_far}, {value})"
-
-
-def _identity(kind: str, dtype: ElementType) -> str:
-    match kind:
-        case "sum":
-            return "False" if dtype is ElementType.BOOL else "0"
-        case "prod":
-            return "1"
-        case "any":
-            return "False"
-        case "all":
-            return "True"
-    if dtype is ElementType.BOOL:
-        return "False" if kind == "max" else "True"
-    if dtype is ElementType.INT64:
-        return LOWEST_KEY if kind == "max" else HIGHEST_KEY
-    return tt.extreme(dtype, largest=kind == "min")
-
-
-def _folded(kind: str, text: str, axis: int, dtype: ElementType) -> str:
-    match kind:
-        case "any":
-            return f"tl.max({text}, axis={axis})"
-        case "all":
-            return f"tl.min({text}, axis={axis})"
-        case "sum":
-            return f"tl.sum({text}, axis={axis})"
-        case "prod":
-            return f"tl.reduce({text}, {axis}, multiplied)"
-    if dtype.is_floating:
-        return f"tl.reduce({text}, {axis}, {'larger' if kind == 'max' else 'smaller'})"
-    return f"tl.{kind}({text}, axis={axis})"
