@@ -182,6 +182,13 @@ def test_first_guesses_are_legal_canonical_and_different(program: ir.Program) ->
             assert canonical(program, guess, on_gpu=on_gpu) == guess
 
 
+def test_a_program_with_nothing_to_do_has_first_guesses_too() -> None:
+    build = ir.Builder([ir.Symbol("n", (0, 7))])
+    x = build.add(ir.Input("x", typed("n", 16)))
+    program = build.finish([ir.Returned(node=build.add(ir.Pointwise("exp"), x))])
+    assert first_guesses(program)
+
+
 @given(st.sampled_from(range(len(PROGRAMS))), st.integers(0, 2**32), st.booleans())
 def test_changes_are_legal_new_and_the_same_for_the_same_seed(
     number: int, seed: int, on_gpu: bool
