@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,10 @@ def _tensor(
     if tensor.strides is not None:
         spelled["strides"] = list(tensor.strides)
     if name in form.overlaps:
-        return spelled | {"alias_of": file_name(form.overlaps[name][0])}
+        owner = form.overlaps[name][0]
+        if form.tensors[owner].shape != tensor.shape:  # a part needs strides to be told from a view
+            spelled["strides"] = list(tensor.strides or _dense(tensor.shape))
+        return spelled | {"alias_of": file_name(owner)}
     told = tensor if tensor.sample else known.get(name)
     if told is None or told.dtype != tensor.dtype:
         if tensor.numel:
@@ -132,6 +136,11 @@ def _from_range(tensor: SeenTensor) -> Values:
     if low >= 0 and high > low:
         return Values(kind=ValueKind.UNIFORM, low=low, high=high)
     return Values(mean=float(values.mean()), std=std or 1.0)
+
+
+def _dense(shape: Sequence[int]) -> Iterator[int]:
+    """Strides of a contiguous tensor."""
+    return (math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
 
 
 def _bytes(tensor: SeenTensor) -> int:

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, JsonValue, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import (
+    AfterValidator,
+    Field,
+    JsonValue,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+)
 
 from evaluator.records import Record, complaint
 from integrations.errors import IntegrationError
 from integrations.kernelbench.values import TensorFacts
 
 _MOST_BYTES = 64 << 20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+Told = Annotated[str, AfterValidator(lambda text: _CONTROL.sub(" ", text)[:500])]
+"""Text that untrusted code chose, on one line: it is printed, and stands in comments."""
 
 
 class CaptureFailed(IntegrationError):
@@ -22,6 +34,8 @@ class CaptureFailed(IntegrationError):
 class SeenTensor(TensorFacts):
     """A tensor's form, and for the first call of that form its moments."""
 
+    dtype: Told
+    device: Told = "cpu"
     parameter: bool = False
     data: tuple[int, ...] = Field(default=(), max_length=1024)
 
@@ -37,14 +51,14 @@ class SeenValue(Record):
     scalar: bool | int | float | str | None = None
     tensor: SeenTensor | None = None
     list: tuple[SeenTensor, ...] | None = None
-    other: str | None = None
+    other: Told | None = None
 
 
 class SeenArgument(Record):
     """An argument of a constructor: plain data, or the type of what is not told."""
 
     value: JsonValue = None
-    other: str | None = None
+    other: Told | None = None
 
 
 class Form(Record):
@@ -52,14 +66,14 @@ class Form(Record):
 
     key: str
     calls: PositiveInt
-    raised: dict[str, int]
-    values: dict[str, SeenValue]
+    raised: dict[Told, int]
+    values: dict[Told, SeenValue]
     """Arguments, then the state as ``self.name``."""
-    constructor: dict[str, SeenArgument] | None
-    overlaps: dict[str, tuple[str, str]]
-    writes: tuple[str, ...]
-    unread: tuple[str, ...]
-    returns: tuple[str | None, ...]
+    constructor: dict[Told, SeenArgument] | None
+    overlaps: dict[Told, tuple[Told, Told]]
+    writes: tuple[Told, ...]
+    unread: tuple[Told, ...]
+    returns: tuple[Told | None, ...]
     grad: bool
 
     @property
@@ -82,13 +96,13 @@ class Process(Record):
     """What one process saw."""
 
     pid: int
-    argv: tuple[str, ...]
+    argv: tuple[Told, ...]
     calls: NonNegativeInt
     nested: NonNegativeInt
     beyond: NonNegativeInt
     script: bool
-    elsewhere: str | None
-    error: str | None
+    elsewhere: Told | None
+    error: Told | None
     forms: tuple[Form, ...]
 
 

@@ -71,18 +71,27 @@ def test_what_cannot_be_a_workload_has_its_reason() -> None:
     assert "4 MB" in large
 
 
+def test_a_name_that_untrusted_code_chose_stays_on_one_line() -> None:
+    found = form(values={"x\nworkloads: []": SeenValue(other="A\x1b[2J")})
+    assert list(found.values) == ["x workloads: []"]
+    assert reasons_against(found, 1) == ["x workloads: [] is a A [2J, which is not stored"]
+
+
 def test_the_file_reads_back_as_what_was_seen(tmp_path: Path) -> None:
     lengths = seen(3, dtype="int32", sample=(0, 5, 7), low=0, high=7, data=(0, 5, 7), ascends=True)
     values = {
         "x": seen(2, 8, strides=(16, 1), sample=(0.1, -3e-7, 2.0), low=-3e-7, high=2.0),
         "y": seen(2, 8, strides=(16, 1)),
+        "row": seen(1, 8),
         "lengths": lengths,
         "names": SeenValue(list=(SeenTensor(shape=(2,), dtype="bool"),)),
         "eps": SeenValue(scalar=1e-06),
         "mode": SeenValue(scalar="no: #"),
         "self.norm.weight": seen(2, sample=(1, 1), low=1, high=1, parameter=True),
     }
-    one = form(3, values=values, overlaps={"y": ("x", "whole")}, writes=("y",))
+    one = form(
+        3, values=values, overlaps={"y": ("x", "whole"), "row": ("x", "whole")}, writes=("y",)
+    )
     notes: list[str] = []
     arguments = [arguments_of(one, {}, notes)]
     path = tmp_path / "w.yml"
@@ -94,7 +103,7 @@ def test_the_file_reads_back_as_what_was_seen(tmp_path: Path) -> None:
     assert found.arguments["mode"] == "no: #"
     tensors = {n: t for n, t in found.arguments.items() if isinstance(t, TensorTemplate)}
     assert tensors["y"].alias_of == "x"
-    assert tensors["x"].strides == (16, 1)
+    assert (tensors["x"].strides, tensors["row"].strides) == ((16, 1), (8, 1))
     assert tensors["lengths"].values is not None
     assert tensors["lengths"].values.data == (0, 5, 7)
     assert tensors["norm__weight"].values is not None
