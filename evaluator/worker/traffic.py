@@ -85,9 +85,9 @@ class _Probe:
     def _without(self, name: str, where: tuple[int, ...], other: torch.Tensor) -> Sequence[Any]:
         """Call; an element of ``name`` that was left as it is (``other``) shows nothing."""
         after = self.run()
-        if name in self._writes:
-            position = len(self.outputs) + list(self._writes).index(name)
-            if _same([after[position][where]], [other]):
+        seen = (*self.outputs, *(self.values[n] for n in self._writes))
+        for position, tensor in enumerate(seen):
+            if tensor is self.values[name] and _same([after[position][where]], [other]):
                 after[position][where] = self.before[position][where]
         return after
 

@@ -67,6 +67,21 @@ def test_half_an_input_counts_nothing() -> None:
     assert read_bytes(found, "x") == 0
 
 
+def test_of_a_written_argument_what_is_left_as_it_was_need_not_be_read() -> None:
+    def fill(cache: torch.Tensor, rows: torch.Tensor) -> None:
+        cache[:8] = rows
+
+    def accumulate(total: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return total.add_(x)
+
+    found = observed(fill, ("cache",), cache=make_tensor(64, 4), rows=make_tensor(8, 4))
+    assert read_bytes(found, "cache") == 0
+    assert read_bytes(found, "rows") > 0
+    assert found["written_bytes"] == 8 * 4 * 4
+    found = observed(accumulate, ("total",), total=make_tensor(64), x=make_tensor(64))
+    assert read_bytes(found, "total") > 0
+
+
 def test_values_that_can_be_guessed_need_not_be_read() -> None:
     ones = make_tensor(64, values=Values(kind=ValueKind.CONSTANT, low=1.0))
     found = observed(lambda x, ones: x * ones, x=make_tensor(64), ones=ones)
