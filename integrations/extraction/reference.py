@@ -10,6 +10,9 @@ from evaluator.problem import Origin
 from integrations.extraction.closure import Closure
 from integrations.extraction.rewriting import class_code, piece_code
 
+TAKES_MEMBERS = "_of_tensors"
+"""How the name of a function ends that takes the members of lists one by one."""
+
 
 @dataclass(frozen=True)
 class Adapter:
@@ -27,7 +30,7 @@ class Adapter:
 
     def name(self, function: str) -> str:
         """What to call for ``function``."""
-        return f"{function}_of_tensors" if self.lists else function
+        return function + TAKES_MEMBERS if self.lists else function
 
     def code(self, function: str, *, is_method: bool) -> str:
         """The function's text."""

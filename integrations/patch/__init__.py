@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from evaluator.candidate import BackendName, Candidate
 from evaluator.evaluation import Baseline, Evaluation, Status, Verdict
 from evaluator.problem import LoadedProblem, Problem
+from integrations.extraction.reference import TAKES_MEMBERS
 from integrations.patch.behaviour import render_behaviour_test
 from integrations.patch.edit import KernelImport, insert_dispatch
 from integrations.patch.errors import BranchExists, PatchError, RepositoryUnfit, TargetMoved
@@ -137,7 +138,7 @@ def _require_called_in_place(problem: Problem, qualname: str) -> None:
             f"{qualname} belongs to a class that is constructed, and a candidate is a class too; "
             "put it in the place of the original by hand"
         )
-    if problem.entry.function != qualname.rpartition(".")[2]:
+    if problem.entry.function == qualname.rpartition(".")[2] + TAKES_MEMBERS:
         raise PatchError(
             f"{qualname} takes lists of tensors, and a candidate their members one by one; "
             "write the dispatch by hand"
