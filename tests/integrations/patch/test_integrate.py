@@ -211,6 +211,25 @@ def test_a_parameter_that_was_added_since_is_refused(tmp_path: Path) -> None:
         integrate(*winner_for(), repository)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"constructor": (8,), "class_name": "Norm"}, "class that is constructed"),
+        ({"function": "rms_norm_of_tensors"}, "takes lists of tensors"),
+    ],
+)
+def test_what_no_dispatch_could_hand_on_is_refused(
+    repository: Path, change: dict[str, object], message: str
+) -> None:
+    loaded, candidate, evaluation = winner_for()
+    entry = loaded.problem.entry.model_copy(update=change)
+    problem = loaded.problem.model_copy(update={"entry": entry})
+    odd = loaded.model_copy(update={"problem": problem})
+    with pytest.raises(PatchError, match=message):
+        integrate(odd, candidate, evaluation, repository)
+    assert git(repository, "branch", "--list", "ksmith/*") == ""
+
+
 def test_no_branch_without_a_confirmed_win(repository: Path) -> None:
     loaded, candidate, _ = winner_for()
     for evaluation in (
