@@ -60,14 +60,15 @@ class Flights:
             self._pause()
             threading.Thread(target=fly, daemon=True).start()
 
-    def land(self) -> None:
-        """Wait for the next arrival and do what was to be done with it.
+    def land(self, *, patience_seconds: float | None = None) -> None:
+        """Wait for the next arrival, at most so long, and do what was to be done with it.
 
         An interruption ends the waiting; what has arrived it neither loses nor does by half.
         """
         with self.away():
             while not self._arrivals:
-                self._arrived.wait()
+                if not self._arrived.wait(patience_seconds):
+                    return
                 self._arrived.clear()
         with unbroken():
             arrived = self._arrivals.popleft()

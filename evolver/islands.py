@@ -16,6 +16,7 @@ luck (``tests/evolver/test_islands.py``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from evolver.archive import TOP_SIZE, AddStatus, Archive, Elite, best_first
 from evolver.descriptors import Failure, Score
@@ -95,24 +96,26 @@ class Islands:
         by_id = {e.candidate_id: e for archive in self._archives for e in archive.top}
         return sorted(by_id.values(), key=best_first)[:TOP_SIZE]
 
-    def contested(self, *, final: bool = False) -> Elite | None:
+    def contested(
+        self, *, final: bool = False, apart: AbstractSet[str] = frozenset()
+    ) -> Elite | None:
         """Return whom to measure a second time next, or None; nobody is measured a third time.
 
         First the leader, then whoever may prove better; nobody who cannot be faster than the
         reference. None as well when the ration is used up, which is larger where the search is
-        at its end (``final``).
+        at its end (``final``). Those ``apart`` are being measured, or cannot be: they count as
+        measured.
         """
         ration = self._adds // REMEASURE_EVERY + final * FINAL_REMEASUREMENTS
         leader = self.leader
-        if leader is None or len(self._remeasured) >= ration:
+        taken = self._remeasured | apart
+        if leader is None or len(taken) >= ration:
             return None
         found = {e.candidate_id: e for archive in self._archives for e in archive.contested()}
         reaching = [
             e
             for e in found.values()
-            if e.candidate_id not in self._remeasured
-            and e.score.contends
-            and not leader.score.beats(e.score)
+            if e.candidate_id not in taken and e.score.contends and not leader.score.beats(e.score)
         ]
         return min(reaching, key=lambda e: (e != leader, -e.score.high), default=None)
 

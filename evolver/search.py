@@ -44,6 +44,8 @@ from evolver.turns import WAIT, Turns
 
 TRIES = 2
 """Evaluations of one candidate in one session, where the machine fails."""
+PATIENCE_SECONDS = 0.5
+"""Between looks at the clock while models alone are waited for: time may be up meanwhile."""
 
 
 class Search:
@@ -152,7 +154,8 @@ class Search:
                 return late
             if not self._flights and not self._measure_next(final=True):
                 return reason
-            self._flights.land()
+            judging = self._judging or self._measuring
+            self._flights.land(patience_seconds=None if judging else PATIENCE_SECONDS)
 
     def _fill(self) -> str:
         """Begin all that there is room for, and return why nothing more is begun."""
@@ -238,11 +241,11 @@ class Search:
         """Begin a second measurement where one is due: of the leader, of whoever is as good."""
         if self._turns.seeding or (final and self._out_of_time()):
             return False
-        elite = self._state.islands.contested(final=final)
-        if elite is None or elite.candidate_id in self._measuring | self._unmeasurable:
-            return False
-        self._measure(elite)
-        return True
+        apart = self._measuring | self._unmeasurable
+        elite = self._state.islands.contested(final=final, apart=apart)
+        if elite is not None:
+            self._measure(elite)
+        return elite is not None
 
     def _measure(self, elite: Elite) -> None:
         candidate = self._run.store.candidate(elite.candidate_id)

@@ -86,7 +86,9 @@ def _cost_at(made: Plan, sizes: Mapping[str, int]) -> float:
         moved = [*step.loads, *(r.value for s in step.stores for r in s.regions)]
         start = 0.0 if step.genes.joined else START_US
         rows = max(1, numel(step.rows, made.axes, sizes))  # there may be nothing to do
-        total += start + max(1.0, PROGRAMS / rows) * _bytes(made.program, moved, sizes) / BYTES_PER_US
+        total += (
+            start + max(1.0, PROGRAMS / rows) * _bytes(made.program, moved, sizes) / BYTES_PER_US
+        )
     return total
 
 
