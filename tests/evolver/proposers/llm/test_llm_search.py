@@ -148,5 +148,5 @@ def test_what_a_model_has_begun_when_time_is_up_is_in_the_runs_costs(tmp_path: P
         )
         summary = search.search()
         abandoned = [e for e in run.log() if e.kind is EntryKind.ABANDONED]
-    assert len(abandoned) == len(server.requests) > 0  # nobody waited for the stalled replies
+    assert 0 < len(server.requests) <= len(abandoned)  # nobody waited for the stalled replies
     assert proposer.spending.tokens == summary.costs.total.tokens > 0
