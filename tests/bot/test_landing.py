@@ -11,6 +11,7 @@ from bot.landing import deep_stage
 from bot.pipeline import SearchOrder, search_stage
 from evaluator.candidate import BackendName
 from evaluator.evaluation import Evaluation, Status
+from evolver.costs import Cost
 from evolver.errors import SearchError
 from evolver.run import Run, StoredAttempt
 from integrations.patch.errors import PatchError
@@ -27,7 +28,7 @@ def run_with_winner(path: Path, source: str, monkeypatch: pytest.MonkeyPatch) ->
         candidate=candidate,
         evaluation=make_evaluation(candidate, confirmed=True),
         proposer="test",
-        seconds=1.0,
+        cost=Cost(seconds=1.0),
         island=0,
         at=datetime(2026, 1, 2, tzinfo=UTC),
     )

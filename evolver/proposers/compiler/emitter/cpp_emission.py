@@ -33,6 +33,7 @@ _SCALAR_LOOPS: Mapping[str, Any] = {
     "allow_buffer_reuse": False,
     "cpp.dynamic_threads": True,
     "cpp.simdlen": 1,
+    "cpp.threads": 2,  # for one it leaves out "omp single", though its region takes any number
     "cpp.use_two_step_variance_threshold": 1 << 30,
     "cpp.weight_prepack": False,
     "inplace_buffers": False,

@@ -116,7 +116,7 @@ def _is_bookkeeping(statement: Statement, arrays: set[str]) -> bool:
 
 def _merged(statement: Statement) -> Statement:
     """In a parallel region, let the loops accumulate into the outer variable itself."""
-    if not (isinstance(statement, Block) and statement.pragma):
+    if not (isinstance(statement, Block) and statement.is_parallel):
         return statement
     kept: list[Statement] = []
     for inner in statement.body:
@@ -164,7 +164,8 @@ def annotate(body: list[Statement], style: ParallelStyle) -> list[Statement]:
     for statement in body:
         if isinstance(statement, Block) and statement.pragma:
             statement.body = annotate(statement.body, style)
-            result.append(_simplified_region(statement, style))
+            is_parallel = statement.is_parallel
+            result.append(_simplified_region(statement, style) if is_parallel else statement)
             continue
         if isinstance(statement, Loop):
             _annotate_loop(statement, style)
@@ -217,7 +218,7 @@ def _simplified_region(region: Block, style: ParallelStyle) -> Statement:
     loops = [s for s in region.body if isinstance(s, Loop)]
     if not any(p.startswith("omp for") for s in loops for p in s.pragmas):
         # Nothing is shared: every thread would repeat the whole body.
-        return Block(region.body)
+        return Block([Block(s.body) if isinstance(s, Block) else s for s in region.body])
     if len(region.body) != 1 or len(loops) != 1:
         return Block(region.body, "omp parallel" + _condition(loops, style))
     (loop,) = loops
@@ -255,7 +256,7 @@ def check_reductions(body: list[Statement]) -> None:
         Untranslatable: such an update (an argmax over a whole tensor is one).
     """
     for region in every(body):
-        if not (isinstance(region, Block) and region.pragma):
+        if not (isinstance(region, Block) and region.is_parallel):
             continue
         own = {s.name for s in region.body if isinstance(s, Declare)}
         for statement in region.body:

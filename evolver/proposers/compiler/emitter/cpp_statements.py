@@ -77,10 +77,15 @@ class Loop:
 
 @dataclass
 class Block:
-    """Braces; with ``pragma`` a parallel region."""
+    """Braces; with a ``pragma`` a parallel region, or what one thread of it does alone."""
 
     body: list[Statement]
     pragma: str = ""
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether every thread of a team does what stands inside."""
+        return self.pragma.startswith("omp parallel")
 
 
 Statement = Declare | Scratch | Assign | Evaluate | Return | Thunk | Loop | Block
@@ -148,8 +153,8 @@ class _Reader:
 
     def statement(self, line: str, pragmas: list[str]) -> Iterator[Statement]:
         if line == "{":
-            pragma = next((p for p in pragmas if p.startswith("omp parallel")), "")
-            yield Block(self.until_brace(), "omp parallel" if pragma else "")
+            known = (k for k in ("omp parallel", "omp single") for p in pragmas if p.startswith(k))
+            yield Block(self.until_brace(), next(known, ""))
         elif line.startswith("for"):
             yield self.loop(line, pragmas)
         elif line.endswith("= [&]"):

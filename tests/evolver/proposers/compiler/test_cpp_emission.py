@@ -98,6 +98,10 @@ def embed(ids, table): return F.embedding(ids, table) * 2
 def linear(x, weight): return F.relu(F.linear(x, weight)) + 1
 def sorted_only(x): return torch.sort(x, -1)
 def by_columns(x): return x.sum(0)
+def counted(x, count):
+    below = x - x.sum(0)
+    count.add_(1)
+    return below
 def two_shapes(x): return x + x.shape[0] if x.shape[0] < 8 else x * x.shape[0]
 """
 
@@ -324,3 +328,18 @@ def test_other_layouts_and_types_are_refused_rather_than_read_wrongly() -> None:
     for wrong in (normal(40, 8).t(), normal(8, 41), normal(8, 40, dtype=torch.float64)):
         with pytest.raises(NotImplementedError):
             entry(wrong)
+
+
+def test_what_is_done_once_is_done_once_whatever_the_number_of_threads() -> None:
+    values = [normal(256, 256), torch.zeros((), dtype=torch.int64)]
+    threads = torch.get_num_threads()
+    for tracing_threads in (1, 2):
+        wanted = request(SMALL, "counted", [values], arguments=("x", "count"))
+        torch.set_num_threads(tracing_threads)
+        try:
+            found = variants(wanted)
+        finally:
+            torch.set_num_threads(threads)
+        assert any("omp single" in v.source for v in found)
+        for variant in found[:2]:
+            check(load(variant.source), wanted, values, rtol=1e-4, atol=1e-4)
